@@ -1,0 +1,1 @@
+//! Tools written in Rust.

@@ -1,0 +1,353 @@
+//! The registry: name -> tool, and what the model sees of them.
+//!
+//! Names are unique; a taken name is replaced. Definitions are ordered for cache-friendly prompts:
+//! built-in tools by name, then those named `mcp_*` by name. The list is rebuilt only after a
+//! change, constant tools are described once, and one tool that fails to describe itself is left
+//! out alone. Everything here may be called from any thread; no lock is held while a tool's own
+//! code runs.
+
+use std::{
+    collections::HashMap,
+    fmt,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use indexmap::IndexMap;
+use parking_lot::{Mutex, RwLock};
+use serde_json::json;
+use sha2::{Digest, Sha256};
+
+use crate::{
+    error::{Error, Result},
+    schema::names,
+    tool::{Foreign, Tool, ToolSpec},
+};
+
+/// What a model sees of one tool: an `OpenAI` function definition.
+pub struct Definition {
+    /// The name in the definition, which orders the list.
+    pub name: String,
+    body: Body,
+}
+
+enum Body {
+    Json(String),
+    Foreign(Box<dyn Foreign>),
+}
+
+impl Definition {
+    /// `{"type": "function", "function": {"name", "description", "parameters"}}` of a spec.
+    #[must_use]
+    pub fn of(spec: &ToolSpec) -> Self {
+        let body = json!({
+            "type": "function",
+            "function": {
+                "name": spec.name,
+                "description": spec.description,
+                "parameters": spec.parameters,
+            },
+        });
+        Self { name: spec.name.clone(), body: Body::Json(body.to_string()) }
+    }
+
+    /// A definition held in another language's objects.
+    pub fn foreign(name: impl Into<String>, body: Box<dyn Foreign>) -> Self {
+        Self { name: name.into(), body: Body::Foreign(body) }
+    }
+
+    /// The foreign object, if the definition is one.
+    #[must_use]
+    pub fn as_foreign(&self) -> Option<&dyn Foreign> {
+        match &self.body {
+            Body::Json(_) => None,
+            Body::Foreign(foreign) => Some(&**foreign),
+        }
+    }
+
+    /// Append the definition as JSON.
+    ///
+    /// # Errors
+    /// When a foreign definition has no JSON form.
+    pub fn write_json(&self, out: &mut Vec<u8>) -> Result<()> {
+        match &self.body {
+            Body::Json(text) => {
+                out.extend_from_slice(text.as_bytes());
+                Ok(())
+            }
+            Body::Foreign(foreign) => foreign.write_json(out),
+        }
+    }
+}
+
+impl fmt::Debug for Definition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Definition").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// The definitions at one generation of the registry; immutable.
+#[derive(Debug)]
+pub struct Snapshot {
+    /// The generation that was described.
+    pub generation: u64,
+    /// Definitions in the model's order.
+    pub definitions: Vec<Arc<Definition>>,
+    /// Tools left out because describing them failed.
+    pub skipped: Vec<(String, Error)>,
+    wire: OnceLock<Wire>,
+}
+
+#[derive(Debug)]
+struct Wire {
+    json: Arc<[u8]>,
+    fingerprint: String,
+}
+
+impl Snapshot {
+    fn wire(&self) -> &Wire {
+        self.wire.get_or_init(|| {
+            let mut json = Vec::with_capacity(512 * self.definitions.len() + 2);
+            json.push(b'[');
+            for definition in &self.definitions {
+                let before = json.len();
+                if before > 1 {
+                    json.push(b',');
+                }
+                if let Err(error) = definition.write_json(&mut json) {
+                    json.truncate(before);
+                    tracing::warn!(tool = definition.name, %error, "definition left out: it has no JSON form");
+                }
+            }
+            json.push(b']');
+            let fingerprint = format!("{:x}", Sha256::digest(&json));
+            Wire { json: json.into(), fingerprint }
+        })
+    }
+
+    /// The definitions as a JSON array, ready for a request body.
+    #[must_use]
+    pub fn json(&self) -> Arc<[u8]> {
+        Arc::clone(&self.wire().json)
+    }
+
+    /// SHA-256 of [`json`](Self::json) in hex: equal if and only if the model sees the same.
+    #[must_use]
+    pub fn fingerprint(&self) -> &str {
+        &self.wire().fingerprint
+    }
+}
+
+struct Entry {
+    tool: Arc<dyn Tool>,
+    /// The description of a constant tool, made once.
+    constant: OnceLock<Arc<Definition>>,
+    /// Whether a failure to describe the tool was logged.
+    complained: OnceLock<()>,
+}
+
+impl Entry {
+    fn describe(&self) -> Result<Arc<Definition>> {
+        if let Some(known) = self.constant.get() {
+            return Ok(Arc::clone(known));
+        }
+        let definition = Arc::new(self.tool.definition()?);
+        if self.tool.is_constant() {
+            return Ok(Arc::clone(self.constant.get_or_init(|| definition)));
+        }
+        Ok(definition)
+    }
+}
+
+type Subscriber = Arc<dyn Fn(u64) + Send + Sync>;
+
+/// Tools by name. See the module's text.
+#[derive(Default)]
+pub struct Registry {
+    tools: RwLock<IndexMap<String, Arc<Entry>>>,
+    generation: AtomicU64,
+    snapshot: Mutex<Option<Arc<Snapshot>>>,
+    subscribers: Mutex<HashMap<u64, Subscriber>>,
+    next_subscriber: AtomicU64,
+}
+
+impl fmt::Debug for Registry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Registry")
+            .field("tools", &self.len())
+            .field("generation", &self.generation())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Registry {
+    /// An empty registry.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Add a tool under its own name; returns the tool that it replaced.
+    pub fn register(&self, tool: Arc<dyn Tool>) -> Option<Arc<dyn Tool>> {
+        let name = tool.spec().name.clone();
+        self.register_as(name, tool)
+    }
+
+    /// Add a tool under `name`; returns the tool that it replaced.
+    pub fn register_as(&self, name: String, tool: Arc<dyn Tool>) -> Option<Arc<dyn Tool>> {
+        let entry = Arc::new(Entry { tool, constant: OnceLock::new(), complained: OnceLock::new() });
+        let old = self.tools.write().insert(name, entry);
+        self.changed();
+        old.map(|entry| Arc::clone(&entry.tool))
+    }
+
+    /// Remove a tool; an unknown name is no error.
+    pub fn unregister(&self, name: &str) -> Option<Arc<dyn Tool>> {
+        let old = self.tools.write().shift_remove(name)?;
+        self.changed();
+        Some(Arc::clone(&old.tool))
+    }
+
+    /// Add and remove several tools as one change, with one notification: `removed` first.
+    pub fn apply(&self, removed: &[String], added: Vec<Arc<dyn Tool>>) {
+        if removed.is_empty() && added.is_empty() {
+            return;
+        }
+        let mut dropped = Vec::with_capacity(removed.len());
+        {
+            let mut tools = self.tools.write();
+            for name in removed {
+                dropped.extend(tools.shift_remove(name));
+            }
+            for tool in added {
+                let name = tool.spec().name.clone();
+                let entry = Arc::new(Entry { tool, constant: OnceLock::new(), complained: OnceLock::new() });
+                dropped.extend(tools.insert(name, entry));
+            }
+        }
+        self.changed();
+    }
+
+    /// The tool of that name.
+    pub fn get(&self, name: &str) -> Option<Arc<dyn Tool>> {
+        self.tools.read().get(name).map(|entry| Arc::clone(&entry.tool))
+    }
+
+    /// Whether there is a tool of that name.
+    pub fn has(&self, name: &str) -> bool {
+        self.tools.read().contains_key(name)
+    }
+
+    /// How many tools there are.
+    pub fn len(&self) -> usize {
+        self.tools.read().len()
+    }
+
+    /// Whether there is no tool at all.
+    pub fn is_empty(&self) -> bool {
+        self.tools.read().is_empty()
+    }
+
+    /// The names in the order of registration.
+    pub fn names(&self) -> Vec<String> {
+        self.tools.read().keys().cloned().collect()
+    }
+
+    /// The tools in the order of registration.
+    pub fn tools(&self) -> Vec<Arc<dyn Tool>> {
+        self.tools.read().values().map(|entry| Arc::clone(&entry.tool)).collect()
+    }
+
+    /// A number that grows with each change.
+    pub fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    /// Forget what is known of one tool's description, or of all, and count that as a change.
+    pub fn refresh(&self, name: Option<&str>) {
+        {
+            let mut tools = self.tools.write();
+            for (key, entry) in tools.iter_mut() {
+                if name.is_none_or(|name| name == key) {
+                    *entry = Arc::new(Entry {
+                        tool: Arc::clone(&entry.tool),
+                        constant: OnceLock::new(),
+                        complained: OnceLock::new(),
+                    });
+                }
+            }
+        }
+        self.changed();
+    }
+
+    /// The definitions as they are now; the same object until the next change.
+    pub fn snapshot(&self) -> Arc<Snapshot> {
+        // A change while the list is built makes it stale; a few rounds suffice, and the last one
+        // is right for the generation it names in any case.
+        let mut rounds = 0;
+        loop {
+            let generation = self.generation();
+            if let Some(known) = &*self.snapshot.lock()
+                && known.generation == generation
+            {
+                return Arc::clone(known);
+            }
+            let entries: Vec<(String, Arc<Entry>)> =
+                self.tools.read().iter().map(|(k, v)| (k.clone(), Arc::clone(v))).collect();
+            let built = Arc::new(describe(generation, &entries));
+            rounds += 1;
+            if self.generation() == generation || rounds == 3 {
+                *self.snapshot.lock() = Some(Arc::clone(&built));
+                return built;
+            }
+        }
+    }
+
+    /// Call `notify` with the new generation after each change, on the changing thread.
+    pub fn subscribe(&self, notify: Subscriber) -> u64 {
+        let id = self.next_subscriber.fetch_add(1, Ordering::Relaxed);
+        self.subscribers.lock().insert(id, notify);
+        id
+    }
+
+    /// End a subscription; an unknown id is no error.
+    pub fn unsubscribe(&self, id: u64) {
+        self.subscribers.lock().remove(&id);
+    }
+
+    /// The error for a call of an unknown tool, with near names.
+    pub fn not_found(&self, name: &str) -> Error {
+        Error::NotFound { name: name.to_owned(), text: names::not_found(name, &self.names()) }
+    }
+
+    fn changed(&self) {
+        let generation = self.generation.fetch_add(1, Ordering::AcqRel) + 1;
+        let subscribers: Vec<Subscriber> = self.subscribers.lock().values().cloned().collect();
+        for notify in subscribers {
+            notify(generation);
+        }
+    }
+}
+
+fn describe(generation: u64, entries: &[(String, Arc<Entry>)]) -> Snapshot {
+    let mut definitions = Vec::with_capacity(entries.len());
+    let mut skipped = Vec::new();
+    for (name, entry) in entries {
+        match entry.describe() {
+            Ok(definition) => definitions.push(definition),
+            Err(error) => {
+                if entry.complained.set(()).is_ok() {
+                    tracing::warn!(tool = name, %error, "tool left out of the definitions");
+                }
+                skipped.push((name.clone(), error));
+            }
+        }
+    }
+    definitions.sort_by(|a, b| {
+        let key = |d: &Definition| d.name.starts_with("mcp_");
+        key(a).cmp(&key(b)).then_with(|| a.name.cmp(&b.name))
+    });
+    Snapshot { generation, definitions, skipped, wire: OnceLock::new() }
+}

@@ -1,0 +1,3 @@
+//! JSON Schemas and names as providers need them.
+
+pub mod names;
