@@ -72,12 +72,14 @@ pub enum Error {
         sent: bool,
     },
     /// The server answered with a JSON-RPC error.
-    #[error("{message} [code {rpc_code}]")]
+    #[error("{text}")]
     Remote {
         /// JSON-RPC error code.
         rpc_code: i64,
         /// The server's message.
         message: String,
+        /// Text for the model.
+        text: String,
     },
     /// The server's reply could not be understood.
     #[error("{0}")]

@@ -7,6 +7,7 @@
 //! code runs.
 
 use std::{
+    any::Any,
     collections::HashMap,
     fmt,
     sync::{
@@ -16,14 +17,16 @@ use std::{
 };
 
 use indexmap::IndexMap;
+use jsonschema::json::SerdeJson;
 use parking_lot::{Mutex, RwLock};
-use serde_json::json;
+use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::{
     error::{Error, Result},
     schema::names,
-    tool::{Foreign, Tool, ToolSpec},
+    tool::{Arguments, Foreign, Tool, ToolSpec},
+    validate::CompiledSchema,
 };
 
 /// What a model sees of one tool: an `OpenAI` function definition.
@@ -31,6 +34,8 @@ pub struct Definition {
     /// The name in the definition, which orders the list.
     pub name: String,
     body: Body,
+    /// Room for a binding to keep the definition as an object of its language.
+    pub binding: OnceLock<Box<dyn Any + Send + Sync>>,
 }
 
 enum Body {
@@ -50,12 +55,21 @@ impl Definition {
                 "parameters": spec.parameters,
             },
         });
-        Self { name: spec.name.clone(), body: Body::Json(body.to_string()) }
+        Self { name: spec.name.clone(), body: Body::Json(body.to_string()), binding: OnceLock::new() }
     }
 
     /// A definition held in another language's objects.
     pub fn foreign(name: impl Into<String>, body: Box<dyn Foreign>) -> Self {
-        Self { name: name.into(), body: Body::Foreign(body) }
+        Self { name: name.into(), body: Body::Foreign(body), binding: OnceLock::new() }
+    }
+
+    /// The JSON text, unless the definition is foreign.
+    #[must_use]
+    pub fn as_json(&self) -> Option<&str> {
+        match &self.body {
+            Body::Json(text) => Some(text),
+            Body::Foreign(_) => None,
+        }
     }
 
     /// The foreign object, if the definition is one.
@@ -144,11 +158,17 @@ struct Entry {
     tool: Arc<dyn Tool>,
     /// The description of a constant tool, made once.
     constant: OnceLock<Arc<Definition>>,
+    /// The schema as calls with JSON arguments are checked against it; bindings have their own.
+    compiled: OnceLock<CompiledSchema<SerdeJson>>,
     /// Whether a failure to describe the tool was logged.
     complained: OnceLock<()>,
 }
 
 impl Entry {
+    fn new(tool: Arc<dyn Tool>) -> Self {
+        Self { tool, constant: OnceLock::new(), compiled: OnceLock::new(), complained: OnceLock::new() }
+    }
+
     fn describe(&self) -> Result<Arc<Definition>> {
         if let Some(known) = self.constant.get() {
             return Ok(Arc::clone(known));
@@ -197,7 +217,7 @@ impl Registry {
 
     /// Add a tool under `name`; returns the tool that it replaced.
     pub fn register_as(&self, name: String, tool: Arc<dyn Tool>) -> Option<Arc<dyn Tool>> {
-        let entry = Arc::new(Entry { tool, constant: OnceLock::new(), complained: OnceLock::new() });
+        let entry = Arc::new(Entry::new(tool));
         let old = self.tools.write().insert(name, entry);
         self.changed();
         old.map(|entry| Arc::clone(&entry.tool))
@@ -223,7 +243,7 @@ impl Registry {
             }
             for tool in added {
                 let name = tool.spec().name.clone();
-                let entry = Arc::new(Entry { tool, constant: OnceLock::new(), complained: OnceLock::new() });
+                let entry = Arc::new(Entry::new(tool));
                 dropped.extend(tools.insert(name, entry));
             }
         }
@@ -250,6 +270,18 @@ impl Registry {
         self.tools.read().is_empty()
     }
 
+    /// Look at the tools that nothing but this registry holds; those of a registry in use are left out.
+    ///
+    /// For garbage collectors, which may not wait and may only follow what is owned once.
+    pub fn for_each_unshared(&self, mut look: impl FnMut(&dyn Tool)) {
+        let Some(tools) = self.tools.try_read() else { return };
+        for entry in tools.values() {
+            if Arc::strong_count(entry) == 1 && Arc::strong_count(&entry.tool) == 1 {
+                look(&*entry.tool);
+            }
+        }
+    }
+
     /// The names in the order of registration.
     pub fn names(&self) -> Vec<String> {
         self.tools.read().keys().cloned().collect()
@@ -267,18 +299,18 @@ impl Registry {
 
     /// Forget what is known of one tool's description, or of all, and count that as a change.
     pub fn refresh(&self, name: Option<&str>) {
+        // Dropped after the lock: what they hold may run foreign code when it goes.
+        let mut stale = Vec::new();
         {
             let mut tools = self.tools.write();
             for (key, entry) in tools.iter_mut() {
                 if name.is_none_or(|name| name == key) {
-                    *entry = Arc::new(Entry {
-                        tool: Arc::clone(&entry.tool),
-                        constant: OnceLock::new(),
-                        complained: OnceLock::new(),
-                    });
+                    let fresh = Arc::new(Entry::new(Arc::clone(&entry.tool)));
+                    stale.push(std::mem::replace(entry, fresh));
                 }
             }
         }
+        drop(stale);
         self.changed();
     }
 
@@ -299,7 +331,8 @@ impl Registry {
             let built = Arc::new(describe(generation, &entries));
             rounds += 1;
             if self.generation() == generation || rounds == 3 {
-                *self.snapshot.lock() = Some(Arc::clone(&built));
+                let old = self.snapshot.lock().replace(Arc::clone(&built));
+                drop(old);
                 return built;
             }
         }
@@ -314,7 +347,26 @@ impl Registry {
 
     /// End a subscription; an unknown id is no error.
     pub fn unsubscribe(&self, id: u64) {
-        self.subscribers.lock().remove(&id);
+        let old = self.subscribers.lock().remove(&id);
+        drop(old);
+    }
+
+    /// Resolve, unwrap, cast and validate one call.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] and [`Error::InvalidArguments`].
+    pub fn prepare(&self, name: &str, arguments: Value) -> Result<(Arc<dyn Tool>, Arguments)> {
+        let entry = self.tools.read().get(name).cloned();
+        let Some(entry) = entry else { return Err(self.not_found(name)) };
+        let compiled = entry.compiled.get_or_init(|| {
+            let compiled = CompiledSchema::compile(entry.tool.spec().checked_schema());
+            if let Some(warning) = compiled.warning() {
+                tracing::warn!(tool = name, warning, "schema not usable as it is");
+            }
+            compiled
+        });
+        let arguments = compiled.prepare(name, arguments)?;
+        Ok((Arc::clone(&entry.tool), Arguments::Json(arguments)))
     }
 
     /// The error for a call of an unknown tool, with near names.

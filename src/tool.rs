@@ -302,28 +302,7 @@ pub trait Tool: Any + Send + Sync {
     /// error and keeps the deadline. A tool that can do so cheaper (MCP: the calling thread writes
     /// the request and the reader completes it) overrides it.
     fn submit(self: Arc<Self>, arguments: Arguments, context: CallContext, done: Completion) -> Running {
-        let deadline = context.deadline;
-        let limit = deadline.map(|d| d.saturating_duration_since(Instant::now()));
-        let stop = tokio_util::sync::CancellationToken::new();
-        let stopped = stop.clone();
-        runtime::spawn(async move {
-            // The future is built inside, so that a panic in `call` itself is caught as well.
-            let work = AssertUnwindSafe(async move { self.call(arguments, context).await }).catch_unwind();
-            let expired = async {
-                match deadline {
-                    Some(deadline) => tokio::time::sleep_until(deadline.into()).await,
-                    None => std::future::pending().await,
-                }
-            };
-            let result = tokio::select! {
-                biased;
-                result = work => result.unwrap_or_else(|panic| Err(Error::Panic(panic_text(&*panic)))),
-                () = stopped.cancelled() => Err(Error::Cancelled),
-                () = expired => Err(timed_out(limit.unwrap_or_default())),
-            };
-            done.complete(result);
-        });
-        Running::new(move || stop.cancel())
+        submit_call(self, arguments, context, done)
     }
 
     /// What the model sees, as the registry lists it.
@@ -336,6 +315,11 @@ pub trait Tool: Any + Send + Sync {
         Ok(Definition::of(&self.spec()))
     }
 
+    /// Whether calls may run beside other concurrency-safe calls.
+    fn concurrency_safe(&self) -> bool {
+        self.spec().concurrency_safe()
+    }
+
     /// Whether [`definition`](Self::definition) always gives the same.
     fn is_constant(&self) -> bool {
         true
@@ -343,6 +327,37 @@ pub trait Tool: Any + Send + Sync {
 
     /// For code that knows a concrete kind of tool.
     fn as_any(&self) -> &dyn Any;
+}
+
+/// What [`Tool::submit`] does by default.
+pub(crate) fn submit_call<T: Tool + ?Sized>(
+    tool: Arc<T>,
+    arguments: Arguments,
+    context: CallContext,
+    done: Completion,
+) -> Running {
+    let deadline = context.deadline;
+    let limit = deadline.map(|d| d.saturating_duration_since(Instant::now()));
+    let stop = tokio_util::sync::CancellationToken::new();
+    let stopped = stop.clone();
+    runtime::spawn(async move {
+        // The future is built inside, so that a panic in `call` itself is caught as well.
+        let work = AssertUnwindSafe(async move { tool.call(arguments, context).await }).catch_unwind();
+        let expired = async {
+            match deadline {
+                Some(deadline) => tokio::time::sleep_until(deadline.into()).await,
+                None => std::future::pending().await,
+            }
+        };
+        let result = tokio::select! {
+            biased;
+            result = work => result.unwrap_or_else(|panic| Err(Error::Panic(panic_text(&*panic)))),
+            () = stopped.cancelled() => Err(Error::Cancelled),
+            () = expired => Err(timed_out(limit.unwrap_or_default())),
+        };
+        done.complete(result);
+    });
+    Running::new(move || stop.cancel())
 }
 
 /// The error of a call that outlived its limit.

@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use sha1::{Digest, Sha1};
+
 /// Up to this many names are listed in full when a tool is not found, as the reference does;
 /// beyond, only the nearest are.
 const LIST_ALL: usize = 30;
@@ -60,4 +62,105 @@ pub fn not_found(name: &str, registered: &[String]) -> String {
         let _ = write!(text, " Nearest of {} available: {}", registered.len(), near.join(", "));
     }
     text
+}
+
+/// Longest name that providers accept.
+const MAX_LENGTH: usize = 64;
+/// Hex digits of a hash in a name.
+const HASH_LENGTH: usize = 8;
+
+/// A name made of what providers accept, at most 64 long: other characters become underscores,
+/// of which runs collapse; a longer name ends in a hash of itself, as in the reference.
+#[must_use]
+pub fn sanitise(name: &str) -> String {
+    limit(collapse(name), MAX_LENGTH)
+}
+
+fn collapse(name: &str) -> String {
+    let mut out = String::with_capacity(name.len());
+    for c in name.chars() {
+        let c = if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
+        if c != '_' || !out.ends_with('_') {
+            out.push(c);
+        }
+    }
+    out
+}
+
+/// `name` is ASCII here, so that bytes are characters.
+fn limit(mut name: String, length: usize) -> String {
+    if name.len() > length {
+        let hash = hash(name.as_bytes());
+        name.truncate(length - HASH_LENGTH - 1);
+        name.push('_');
+        name.push_str(&hash);
+    }
+    name
+}
+
+fn hash(bytes: &[u8]) -> String {
+    let mut hex = format!("{:x}", Sha1::digest(bytes));
+    hex.truncate(HASH_LENGTH);
+    hex
+}
+
+/// The name of a server's tool: `mcp_<server>_<tool>`, sanitised.
+///
+/// A tool whose name has nothing that providers accept (one wholly in Chinese, say) gets a hash
+/// in its place, or all of them would share one name.
+#[must_use]
+pub fn mcp_tool_name(server: &str, tool: &str) -> String {
+    let name = sanitise(&format!("mcp_{server}_{tool}"));
+    if tool.chars().any(|c| c.is_ascii_alphanumeric()) {
+        return name;
+    }
+    with_hash(name.trim_end_matches('_'), server, tool)
+}
+
+/// `name` with a hash of where it comes from, for one that is taken; at most 64 long.
+#[must_use]
+pub fn with_hash(name: &str, server: &str, tool: &str) -> String {
+    let hash = hash(format!("{server}\0{tool}").as_bytes());
+    let mut short: String = name.chars().take(MAX_LENGTH - HASH_LENGTH - 1).collect();
+    short.push('_');
+    short.push_str(&hash);
+    short
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mcp_names_are_those_of_the_reference() {
+        for (name, wanted) in [
+            ("mcp_srv_tool", "mcp_srv_tool"),
+            ("mcp_my server_a.b/c", "mcp_my_server_a_b_c"),
+            ("mcp_s__x", "mcp_s_x"),
+            ("mcp_s_\u{67e5}\u{8be2}_weather-now", "mcp_s_weather-now"),
+        ] {
+            assert_eq!(sanitise(name), wanted);
+        }
+        // sha1("mcp_" + "a" * 80)[:8]
+        let long = format!("mcp_{}", "a".repeat(80));
+        assert_eq!(sanitise(&long), format!("{}_1e232079", &long[..55]));
+    }
+
+    #[test]
+    fn names_of_foreign_letters_are_valid_stable_and_distinct() {
+        let (one, two) = (mcp_tool_name("s", "\u{67e5}\u{8be2}"), mcp_tool_name("s", "\u{5929}\u{6c14}"));
+        assert_ne!(one, two);
+        assert_eq!(one, mcp_tool_name("s", "\u{67e5}\u{8be2}"));
+        for name in [one, two, mcp_tool_name("", ""), mcp_tool_name("\u{67e5}", &"\u{8be2}".repeat(200))] {
+            assert!(!name.is_empty() && name.len() <= 64 && name.starts_with("mcp_"), "{name}");
+            assert!(name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-'), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_hash_fits_into_the_longest_name() {
+        let name = with_hash(&"x".repeat(64), "s", "t");
+        assert_eq!(name.len(), 64);
+        assert_ne!(name, with_hash(&"x".repeat(64), "s", "u"));
+    }
 }
