@@ -1,0 +1,355 @@
+//! A server's process: its start, its group, its stderr and its end.
+//!
+//! The child leads a process group of its own (a job object on Windows), sees only an allow-list
+//! of the host's environment, and has its stderr drained into a bounded ring from the first byte.
+//! One warden task owns the child; on every way out (exit, close, drop, a runtime that shuts
+//! down) the whole group is killed, so that no grandchild survives. Pipes are handed out once.
+
+use std::{collections::VecDeque, io, process::Stdio, sync::Arc, time::Duration};
+
+use parking_lot::Mutex;
+use process_wrap::tokio::{ChildWrapper, CommandWrap};
+use tokio::{
+    io::AsyncReadExt,
+    process::{ChildStderr, ChildStdin, ChildStdout, Command},
+    sync::watch,
+};
+use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
+
+use crate::mcp::config::ServerConfig;
+
+/// What a server may see of the host's environment without its entry saying so.
+#[cfg(not(windows))]
+const INHERITED: [&str; 6] = ["HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER"];
+#[cfg(windows)]
+const INHERITED: [&str; 13] = [
+    "APPDATA",
+    "COMSPEC",
+    "HOMEDRIVE",
+    "HOMEPATH",
+    "LOCALAPPDATA",
+    "PATH",
+    "PATHEXT",
+    "PROCESSOR_ARCHITECTURE",
+    "SYSTEMDRIVE",
+    "SYSTEMROOT",
+    "TEMP",
+    "USERNAME",
+    "USERPROFILE",
+];
+
+/// How much of stderr is remembered.
+const STDERR_RING: usize = 8 << 10;
+/// How much of it errors show.
+const STDERR_SHOWN: usize = 2 << 10;
+/// How long stderr may take to drain once the group is dead; only a process that left the group
+/// can hold it open longer.
+const STDERR_DRAIN: Duration = Duration::from_millis(100);
+
+/// How a process ended.
+#[derive(Debug, Clone)]
+pub(in crate::mcp) struct Exit {
+    /// `exit status: 3`, `signal: 9 (SIGKILL)`.
+    pub(in crate::mcp) status: String,
+}
+
+#[derive(Debug)]
+pub(in crate::mcp) struct Process {
+    pid: u32,
+    stderr: Arc<Mutex<VecDeque<u8>>>,
+    exit: watch::Receiver<Option<Exit>>,
+    terminate: CancellationToken,
+    kill: CancellationToken,
+}
+
+/// The two pipes that carry messages.
+pub(super) struct Pipes {
+    pub(super) stdin: Pipe,
+    pub(super) stdout: ChildStdout,
+}
+
+impl Process {
+    /// Start the program of a stdio entry.
+    pub(super) fn start(config: &ServerConfig) -> io::Result<(Self, Pipes)> {
+        let mut command = CommandWrap::from(command(config));
+        #[cfg(unix)]
+        command.wrap(process_wrap::tokio::ProcessGroup::leader());
+        // The job dies with its last handle, so also with this process.
+        #[cfg(windows)]
+        command.wrap(process_wrap::tokio::KillOnDrop).wrap(process_wrap::tokio::JobObject);
+        if let Some(cwd) = config.cwd.as_ref().filter(|cwd| !cwd.is_dir()) {
+            return Err(io::Error::new(
+                io::ErrorKind::NotFound,
+                format!("there is no folder {}", cwd.display()),
+            ));
+        }
+        let mut group = Group { child: command.spawn()?, reaped: false };
+        let missing = || io::Error::other("the child has no pipes");
+        let stdin = Pipe::new(group.child.stdin().take().ok_or_else(missing)?)?;
+        let stdout = group.child.stdout().take().ok_or_else(missing)?;
+        let errors = group.child.stderr().take().ok_or_else(missing)?;
+        let pid = group.child.id().ok_or_else(|| io::Error::other("the child has no id"))?;
+
+        let stderr = Arc::new(Mutex::new(VecDeque::with_capacity(1024)));
+        let drain = AbortOnDropHandle::new(crate::spawn(drain(errors, Arc::clone(&stderr))));
+        let (tell, exit) = watch::channel(None);
+        let (terminate, kill) = (CancellationToken::new(), CancellationToken::new());
+        crate::spawn(warden(pid, group, drain, tell, terminate.clone(), kill.clone()));
+        Ok((Self { pid, stderr, exit, terminate, kill }, Pipes { stdin, stdout }))
+    }
+
+    pub(in crate::mcp) const fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// Ask the group to end (SIGTERM; nothing on Windows).
+    pub(in crate::mcp) fn terminate(&self) {
+        self.terminate.cancel();
+    }
+
+    /// Kill the whole group.
+    pub(in crate::mcp) fn kill(&self) {
+        self.kill.cancel();
+    }
+
+    /// Wait until the process has ended and its group is gone.
+    pub(in crate::mcp) async fn exited(&self) -> Exit {
+        let mut exit = self.exit.clone();
+        match exit.wait_for(Option::is_some).await {
+            Ok(exit) => exit.clone(),
+            // The warden is gone with its runtime, and has killed the group on its way.
+            Err(_) => None,
+        }
+        .unwrap_or_else(|| Exit { status: "killed".to_owned() })
+    }
+
+    /// The last lines of stderr, for errors; empty if there is nothing.
+    pub(in crate::mcp) fn stderr_tail(&self) -> String {
+        let bytes: Vec<u8> = self.stderr.lock().iter().copied().collect();
+        let text = String::from_utf8_lossy(&bytes);
+        let text = text.trim();
+        let mut start = text.len().saturating_sub(STDERR_SHOWN);
+        while !text.is_char_boundary(start) {
+            start += 1;
+        }
+        text[start..].chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.kill.cancel();
+    }
+}
+
+#[cfg(not(windows))]
+fn program(config: &ServerConfig) -> (&str, &[String]) {
+    (&config.command, &config.args)
+}
+
+#[cfg(windows)]
+fn program(config: &ServerConfig) -> (String, Vec<String>) {
+    use super::launcher;
+
+    let variable = |name: &str| config.env.get(name).map(Into::into).or_else(|| std::env::var_os(name));
+    let shell = variable("COMSPEC")
+        .map_or_else(|| "cmd.exe".to_owned(), |shell| shell.to_string_lossy().into_owned());
+    let path = variable("PATH").unwrap_or_default();
+    launcher::windows_command(&config.command, &config.args, &shell, |name| launcher::find(name, &path))
+}
+
+fn command(config: &ServerConfig) -> Command {
+    let (program, args) = program(config);
+    let mut command = Command::new(program);
+    command.args(args).env_clear();
+    for name in INHERITED {
+        // Exported shell functions are code, not settings.
+        if let Some(value) = std::env::var_os(name).filter(|v| !v.to_string_lossy().starts_with("()")) {
+            command.env(name, value);
+        }
+    }
+    command.envs(&config.env);
+    if let Some(cwd) = &config.cwd {
+        command.current_dir(cwd);
+    }
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// The child and what it started; killed as a whole when dropped.
+struct Group {
+    child: Box<dyn ChildWrapper>,
+    reaped: bool,
+}
+
+impl Group {
+    fn kill(&mut self) {
+        // An error means that nothing of the group is left.
+        let _ = self.child.start_kill();
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // Once the leader is reaped and the group swept, its number may belong to others.
+        if !self.reaped {
+            self.kill();
+        }
+    }
+}
+
+/// A shell that kills the group when this process dies without having been able to: killed, or
+/// crashed. It waits on a pipe that only this process holds.
+#[cfg(unix)]
+struct Guardian(Option<tokio::process::Child>);
+
+#[cfg(unix)]
+impl Guardian {
+    fn of(group: u32) -> Self {
+        let mut shell = Command::new("/bin/sh");
+        shell
+            .args(["-c", "read -r _ || kill -s KILL -- \"-$1\"", "nanobot-tools-guardian"])
+            .arg(group.to_string())
+            .env_clear()
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .current_dir("/")
+            // Not reached by what is meant for this process's group, such as Ctrl-C.
+            .process_group(0)
+            .kill_on_drop(true);
+        let shell = shell.spawn();
+        if let Err(error) = &shell {
+            tracing::debug!(%error, "no guardian: servers may survive if this process is killed");
+        }
+        Self(shell.ok())
+    }
+
+    async fn dismiss(self) {
+        if let Some(mut shell) = self.0 {
+            // Killed rather than told: the end of its input would mean the opposite.
+            let _ = shell.kill().await;
+        }
+    }
+}
+
+/// The job object does it here.
+#[cfg(not(unix))]
+struct Guardian;
+
+#[cfg(not(unix))]
+impl Guardian {
+    const fn of(_group: u32) -> Self {
+        Self
+    }
+
+    async fn dismiss(self) {}
+}
+
+async fn warden(
+    pid: u32,
+    mut group: Group,
+    drain: AbortOnDropHandle<()>,
+    tell: watch::Sender<Option<Exit>>,
+    terminate: CancellationToken,
+    kill: CancellationToken,
+) {
+    // Here rather than in `start`, so that the handshake does not wait for it.
+    let guardian = Guardian::of(pid);
+    let mut asked = false;
+    let mut killed = false;
+    let status = loop {
+        tokio::select! {
+            biased;
+            () = kill.cancelled(), if !killed => {
+                killed = true;
+                group.kill();
+            }
+            // The leader alone: the wrapper's own `wait` waits for what it left behind as well.
+            status = group.child.inner_mut().wait() => break status,
+            () = terminate.cancelled(), if !asked => {
+                asked = true;
+                #[cfg(unix)]
+                let _ = group.child.signal(libc::SIGTERM);
+            }
+        }
+    };
+    // What the leader started must not outlive it.
+    group.kill();
+    group.reaped = true;
+    // Where this process adopts orphans (as the first process of a container does).
+    let _ = group.child.try_wait();
+    guardian.dismiss().await;
+    let _ = tokio::time::timeout(STDERR_DRAIN, drain).await;
+    let status = match status {
+        Ok(status) => status.to_string(),
+        Err(error) => format!("unknown exit status ({error})"),
+    };
+    let _ = tell.send(Some(Exit { status }));
+}
+
+async fn drain(mut stderr: ChildStderr, ring: Arc<Mutex<VecDeque<u8>>>) {
+    let mut chunk = vec![0; 8 << 10];
+    while let Ok(length @ 1..) = stderr.read(&mut chunk).await {
+        let mut ring = ring.lock();
+        ring.extend(&chunk[..length]);
+        let over = ring.len().saturating_sub(STDERR_RING);
+        ring.drain(..over);
+    }
+}
+
+/// Stdin of a server, written without waiting.
+#[cfg(unix)]
+pub(super) struct Pipe(tokio::net::unix::pipe::Sender);
+
+#[cfg(unix)]
+impl Pipe {
+    fn new(stdin: ChildStdin) -> io::Result<Self> {
+        tokio::net::unix::pipe::Sender::from_owned_fd(stdin.into_owned_fd()?).map(Self)
+    }
+
+    pub(super) fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.try_write(bytes)
+    }
+
+    pub(super) async fn writable(&self) -> io::Result<()> {
+        self.0.writable().await
+    }
+}
+
+/// Stdin of a server. Anonymous pipes know no non-blocking writes here, so that a task of the
+/// pipe's own writes, one piece at a time.
+#[cfg(not(unix))]
+pub(super) struct Pipe(tokio::sync::mpsc::Sender<Vec<u8>>);
+
+#[cfg(not(unix))]
+impl Pipe {
+    #[expect(clippy::unnecessary_wraps, reason = "as on Unix")]
+    fn new(mut stdin: ChildStdin) -> io::Result<Self> {
+        use tokio::io::AsyncWriteExt;
+
+        let (send, mut pieces) = tokio::sync::mpsc::channel::<Vec<u8>>(1);
+        crate::spawn(async move {
+            while let Some(piece) = pieces.recv().await {
+                if stdin.write_all(&piece).await.is_err() || stdin.flush().await.is_err() {
+                    return;
+                }
+            }
+        });
+        Ok(Self(send))
+    }
+
+    pub(super) fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
+        use tokio::sync::mpsc::error::TrySendError;
+
+        match self.0.try_send(bytes.to_vec()) {
+            Ok(()) => Ok(bytes.len()),
+            Err(TrySendError::Full(_)) => Err(io::ErrorKind::WouldBlock.into()),
+            Err(TrySendError::Closed(_)) => Err(io::ErrorKind::BrokenPipe.into()),
+        }
+    }
+
+    pub(super) async fn writable(&self) -> io::Result<()> {
+        self.0.reserve().await.map(drop).map_err(|_| io::ErrorKind::BrokenPipe.into())
+    }
+}

@@ -1,0 +1,57 @@
+//! Real servers, where npm has put them (`node_modules` in the root of the package).
+
+#[path = "servers/support.rs"]
+mod support;
+
+use std::{path::Path, sync::Arc};
+
+use nanobot_tools::{
+    CallContext, Tool,
+    mcp::{Connection, ServerConfig, connect},
+};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use support::{gone, tool};
+
+async fn call(connection: &Connection, name: &str, arguments: Value, context: CallContext) -> String {
+    let Value::Object(arguments) = arguments else { panic!("arguments are objects") };
+    let output = tool(connection, name).call(arguments.into(), context).await.unwrap();
+    output.as_text().unwrap().to_owned()
+}
+
+#[tokio::test]
+#[ignore = "needs Node and npm packages"]
+async fn server_everything_is_understood() {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("node_modules/@modelcontextprotocol/server-everything/dist/index.js");
+    let config = ServerConfig::stdio("node", [script.to_str().unwrap(), "stdio"]);
+    let connection = connect("everything", config).await.unwrap();
+    let names: Vec<String> = connection.tools().iter().map(|tool| tool.raw_name().to_owned()).collect();
+    println!("{names:?} {:?} {:?}", connection.server_info(), connection.warnings());
+    assert_eq!(names.len(), 13);
+    let context = CallContext::default;
+    assert_eq!(call(&connection, "echo", json!({"message": "hi"}), context()).await, "Echo: hi");
+    for (name, arguments) in [
+        ("get-sum", json!({"a": 1, "b": 2})),
+        ("get-sum", json!({"a": "x"})),
+        ("get-tiny-image", json!({})),
+        ("get-structured-content", json!({"location": "New York"})),
+        ("get-resource-links", json!({"count": 2})),
+        ("get-resource-reference", json!({"resourceType": "Blob", "resourceId": 1})),
+        ("get-annotated-message", json!({"messageType": "error", "includeImage": true})),
+    ] {
+        println!("{name}: {}\n", call(&connection, name, arguments, context()).await);
+    }
+    let seen = Arc::new(Mutex::new(0));
+    let count = Arc::clone(&seen);
+    let progress = CallContext { deadline: None, progress: Some(Arc::new(move |_| *count.lock() += 1)) };
+    let arguments = json!({"duration": 1, "steps": 4});
+    println!("{}", call(&connection, "trigger-long-running-operation", arguments, progress).await);
+    assert_eq!(*seen.lock(), 4);
+    let env = call(&connection, "get-env", json!({}), context()).await;
+    println!("{env}");
+    call(&connection, "toggle-simulated-logging", json!({}), context()).await;
+    let pid = connection.pid().unwrap();
+    connection.close().await;
+    gone(pid).await;
+}

@@ -1,0 +1,334 @@
+//! An MCP server over stdio that breaks the protocol on demand.
+//!
+//! The first argument says how it starts and lists its tools (`normal` or one of the modes
+//! below); the argument `do` of its tool `act` says how it answers that call. For the tests alone.
+
+use std::{
+    io::{self, BufRead, Write},
+    process::exit,
+    time::Duration,
+};
+
+use serde_json::{Value, json};
+
+struct Server {
+    mode: String,
+    input: io::StdinLock<'static>,
+    /// Ids of requests that the client has cancelled.
+    cancelled: Vec<Value>,
+    /// Calls that wait for a second one.
+    held: Vec<Value>,
+}
+
+fn main() {
+    let mode = std::env::args().nth(1).unwrap_or_else(|| "normal".to_owned());
+    match mode.as_str() {
+        "exit_at_once" => {
+            eprintln!("cannot find my configuration");
+            exit(3);
+        }
+        "stderr_flood" => {
+            for _ in 0..4096 {
+                eprintln!("{}", "x".repeat(63));
+            }
+            eprintln!("the last words");
+        }
+        "banner" => {
+            raw(b"\x1b[32mWelcome to the server\x1b[0m\n\nlistening...\n123\n[]\n{}\nnull\n\"text\"\ntrue\n");
+        }
+        "bom" => raw(b"\xEF\xBB\xBF"),
+        "grandchild" | "grandchild_stubborn" => {
+            background();
+        }
+        _ => {}
+    }
+    let mut server = Server { mode, input: io::stdin().lock(), cancelled: Vec::new(), held: Vec::new() };
+    while let Some(message) = server.read() {
+        server.handle(&message);
+    }
+    match server.mode.as_str() {
+        "stubborn" | "grandchild_stubborn" => std::thread::sleep(Duration::from_secs(600)),
+        "bye" => raw(b"shutting down, bye\n"),
+        _ => {}
+    }
+}
+
+/// A process in the same group, never waited for, with stdin and stdout inherited; its id goes to stderr.
+#[expect(clippy::zombie_processes, reason = "to be left behind is its purpose")]
+fn background() -> u32 {
+    let child = std::process::Command::new("sleep").arg("600").spawn().expect("sleep starts");
+    let id = child.id();
+    eprintln!("grandchild {id}");
+    id
+}
+
+fn raw(bytes: &[u8]) {
+    let mut out = io::stdout().lock();
+    let _ = out.write_all(bytes);
+    let _ = out.flush();
+}
+
+fn send(message: &Value) {
+    raw(format!("{message}\n").as_bytes());
+}
+
+fn text(id: &Value, text: &str) -> Value {
+    json!({"jsonrpc": "2.0", "id": id, "result": {"content": [{"type": "text", "text": text}]}})
+}
+
+impl Server {
+    fn read(&mut self) -> Option<Value> {
+        let mut line = String::new();
+        loop {
+            line.clear();
+            if self.input.read_line(&mut line).ok()? == 0 {
+                return None;
+            }
+            let Ok(message) = serde_json::from_str::<Value>(&line) else { continue };
+            if message["method"] == "notifications/cancelled" {
+                self.cancelled.push(message["params"]["requestId"].clone());
+                continue;
+            }
+            return Some(message);
+        }
+    }
+
+    /// Ask the client something and wait for its answer.
+    fn ask(&mut self, message: &Value) -> Value {
+        send(message);
+        loop {
+            let answer = self.read().unwrap_or_else(|| exit(9));
+            if answer["id"] == message["id"] && answer.get("method").is_none() {
+                return answer;
+            }
+        }
+    }
+
+    fn handle(&mut self, message: &Value) {
+        let Some(id) = message.get("id") else { return };
+        match message["method"].as_str().unwrap_or_default() {
+            "initialize" => self.initialize(id, message),
+            "tools/list" => self.list(id, &message["params"]["cursor"]),
+            "tools/call" => self.call(id, &message["params"]),
+            _ => send(
+                &json!({"jsonrpc": "2.0", "id": id, "error": {"code": -32601, "message": "no such method"}}),
+            ),
+        }
+    }
+
+    fn initialize(&mut self, id: &Value, message: &Value) {
+        let mut version = message["params"]["protocolVersion"].clone();
+        match self.mode.as_str() {
+            "mute" => return,
+            "refuse" => {
+                send(
+                    &json!({"jsonrpc": "2.0", "id": id, "error": {"code": -32000, "message": "licence expired"}}),
+                );
+                return;
+            }
+            "exit_in_initialize" => {
+                eprintln!("no database");
+                exit(7);
+            }
+            "sparse_initialize" => {
+                send(
+                    &json!({"id": id.to_string(), "result": {"protocolVersion": version, "capabilities": null}}),
+                );
+                return;
+            }
+            "ping_before" => {
+                let answer = self.ask(&json!({"jsonrpc": "2.0", "id": "p", "method": "ping"}));
+                let other = self.ask(&json!({"jsonrpc": "2.0", "id": 5, "method": "roots/list"}));
+                if answer["result"] != json!({}) || other["error"]["code"] != -32601 {
+                    eprintln!("odd answers: {answer} {other}");
+                    exit(8);
+                }
+            }
+            "new_version" => version = "2099-01-01".into(),
+            "old_version" => version = "2024-10-07".into(),
+            _ => {}
+        }
+        send(&json!({"jsonrpc": "2.0", "id": id, "result": {"protocolVersion": version,
+            "capabilities": {"tools": {"listChanged": true}}, "instructions": "Be careful.",
+            "serverInfo": {"name": "misbehaving", "version": "0.1"}}}));
+    }
+
+    fn list(&mut self, id: &Value, cursor: &Value) {
+        let plain = |name: &str| json!({"name": name, "inputSchema": {"type": "object"}});
+        let result = match self.mode.as_str() {
+            "mute_list" => return,
+            "pages" => match cursor.as_str() {
+                None => json!({"tools": [plain("t1"), plain("t2")], "nextCursor": ""}),
+                Some("") => json!({"tools": [plain("t3"), plain("t4")], "nextCursor": "3"}),
+                Some("3") => json!({"tools": [plain("t5"), plain("t6")], "nextCursor": "4"}),
+                Some(_) => json!({"tools": [plain("t7"), plain("t8")]}),
+            },
+            "endless" => json!({"tools": [plain("t1")], "nextCursor": "again"}),
+            "deep_tool" => {
+                let deep = format!("{}{}", "[".repeat(500), "]".repeat(500));
+                raw(format!(
+                    "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{\"tools\":[{{\"name\":\"deep\",\
+                    \"inputSchema\":{{\"enum\":{deep}}}}},{{\"name\":\"flat\"}}]}}}}\n"
+                )
+                .as_bytes());
+                return;
+            }
+            "bad_tools" => json!({"tools": [{"name": "no_schema"}, {"inputSchema": {}}, 7,
+                {"name": "odd", "inputSchema": {"type": 5, "properties": [1], "required": "x"}, "description": 9},
+                {"name": "twice", "description": "first"}, {"name": "twice", "description": "second"},
+                {"name": "\u{67e5}\u{8be2}"}, {"name": "\u{5929}\u{6c14}"}]}),
+            _ => json!({"tools": [
+                {"name": "act", "description": "Do it.", "annotations": {"readOnlyHint": true},
+                    "inputSchema": {"type": "object", "properties": {"do": {"type": "string"}}}},
+                plain("read_a"), plain("read_b"), plain("write_c"), plain("slow")]}),
+        };
+        send(&json!({"jsonrpc": "2.0", "id": id, "result": result}));
+    }
+
+    #[expect(clippy::too_many_lines, reason = "one arm for each way to misbehave")]
+    fn call(&mut self, id: &Value, params: &Value) {
+        let what = params["arguments"]["do"].as_str().unwrap_or_default();
+        let token = &params["_meta"]["progressToken"];
+        let reply = text(id, what);
+        match what {
+            "banner" => {
+                raw(b"\x1b[1mworking\x1b[0m\n\n   \nDEBUG: {not json\n[1, 2\n123\n[]\n{}\nnull\n");
+                send(&reply);
+            }
+            "crlf" => raw(format!("{reply}\r\n").as_bytes()),
+            "separator" => send(&text(id, "a\u{2028}b\u{2029}c\u{85}d")),
+            "three_writes" => {
+                let line = format!("{reply}\n");
+                let (a, rest) = line.as_bytes().split_at(10);
+                let (b, c) = rest.split_at(10);
+                for part in [a, b, c] {
+                    raw(part);
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+            }
+            "hold" => {
+                self.held.push(id.clone());
+                if let [first, second] = self.held.as_slice() {
+                    raw(format!("{}\n{}\n", text(second, "second"), text(first, "first")).as_bytes());
+                    self.held.clear();
+                }
+            }
+            "string_id" => send(&text(&id.to_string().into(), what)),
+            "float_id" => raw(reply.to_string().replace(&format!("\"id\":{id}"), &format!("\"id\":{id}.0")).as_bytes()),
+            "batch" => send(&json!([{"jsonrpc": "2.0", "method": "notifications/message", "params": {}}, reply, 3])),
+            "error" => send(&json!({"jsonrpc": "2.0", "id": id, "error": {"code": -32042, "message": "no such city"}})),
+            "string_error" => send(&json!({"jsonrpc": "2.0", "id": id, "error": "out of paper"})),
+            "string_code" => send(&json!({"jsonrpc": "2.0", "id": id, "error": {"code": "E7", "message": "jammed"}})),
+            "null_id" => send(&json!({"jsonrpc": "2.0", "id": null, "error": {"code": -32700, "message": "parse error"}})),
+            "no_jsonrpc" => send(&json!({"id": id, "result": {"content": [{"type": "text", "text": what}]}})),
+            "no_jsonrpc_error" => send(&json!({"id": id, "error": {"code": 1, "message": "bare"}})),
+            "huge" => {
+                let size = usize::try_from(params["arguments"]["size"].as_u64().unwrap_or(0)).unwrap_or(0);
+                send(&text(id, &"x".repeat(size)));
+            }
+            "bad_utf8" => {
+                let line = reply.to_string();
+                let (head, tail) = line.split_at(line.find(what).unwrap_or(0));
+                raw(&[head.as_bytes(), b"\xff\xfe", tail.as_bytes(), b"\n"].concat());
+            }
+            "nan" => raw(
+                format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{\"content\":[],\"structuredContent\":{{\"n\":NaN}}}}}}\n")
+                    .as_bytes(),
+            ),
+            "surrogate" => raw(
+                format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{\"content\":[{{\"type\":\"text\",\"text\":\"a\\ud800b\"}}]}}}}\n")
+                    .as_bytes(),
+            ),
+            "cut" => raw(format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{\"content\":[{{\"type\n").as_bytes()),
+            "wrong_kind" => send(&json!({"jsonrpc": "2.0", "id": id, "result": [1, 2]})),
+            "prefixed" => raw(format!("> \x1b[32m{}\n", reply.to_string().replacen("{\"id\"", "{\"jsonrpc\":\"2.0\",\"id\"", 1)).as_bytes()),
+            "null_id_result" => send(&json!({"jsonrpc": "2.0", "id": null, "result": {}})),
+            "broken_batch" => raw(format!("[{reply},{{\"jsonrpc\n").as_bytes()),
+            "cut_before_id" => raw(b"{\"jsonrpc\":\"2.0\",\"result\":{\"content\":[{\n"),
+            "neither" => send(&json!({"jsonrpc": "2.0", "id": id})),
+            "last_line" => {
+                raw(reply.to_string().as_bytes());
+                exit(0);
+            }
+            "exit" => {
+                eprintln!("assertion failed: paper left");
+                exit(42);
+            }
+            "close_stdout" => close(1),
+            "close_stdin" => {
+                send(&reply);
+                close(0);
+            }
+            "progress" => {
+                for step in 1..=3 {
+                    send(&json!({"jsonrpc": "2.0", "method": "notifications/progress", "params":
+                        {"progressToken": token, "progress": step, "total": 3, "message": format!("step {step}")}}));
+                }
+                send(&reply);
+            }
+            "slow_progress" => {
+                for step in 1..=8 {
+                    std::thread::sleep(Duration::from_millis(100));
+                    send(&json!({"jsonrpc": "2.0", "method": "notifications/progress", "params":
+                        {"progressToken": token, "progress": step}}));
+                }
+                send(&reply);
+            }
+            "odd_traffic" => {
+                send(&json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progress": 1}}));
+                send(&json!({"jsonrpc": "2.0", "method": "notifications/progress"}));
+                send(&json!({"jsonrpc": "2.0", "method": "notifications/unheard_of", "params": {"a": 1}}));
+                send(&json!({"jsonrpc": "2.0", "method": "notifications/message", "params": 5}));
+                send(&json!({"jsonrpc": "2.0", "id": 99_999, "result": {}}));
+                let mut kinds = Vec::new();
+                for (id, method) in [("a", "ping"), ("b", "roots/list"), ("c", "sampling/createMessage"),
+                    ("d", "elicitation/create"), ("e", "unheard/of"), ("f", "sampling/createMessage")] {
+                    let params = if id == "f" { json!([1]) } else { json!({}) };
+                    let answer = self.ask(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
+                    kinds.push(if answer.get("result").is_some() { "result" } else { "error" });
+                }
+                let answer = self.ask(&json!({"id": 6, "method": "ping"}));
+                kinds.push(if answer.get("result").is_some() { "result" } else { "error" });
+                send(&text(id, &kinds.join(" ")));
+            }
+            "never" => {}
+            "late" => {
+                std::thread::sleep(Duration::from_millis(400));
+                send(&reply);
+            }
+            "cancelled" => send(&text(id, &self.cancelled.len().to_string())),
+            "token" => send(&text(id, &token.to_string())),
+            "arguments" => send(&text(id, &params["arguments"].to_string())),
+            "env" => {
+                let mut names: Vec<String> = std::env::vars().map(|(name, _)| name).collect();
+                names.sort();
+                send(&text(id, &names.join(" ")));
+            }
+            "grandchild" => {
+                let child = background();
+                send(&text(id, &child.to_string()));
+            }
+            "deaf" => std::thread::sleep(Duration::from_secs(600)),
+            "is_error" => send(&json!({"jsonrpc": "2.0", "id": id, "result":
+                {"content": [{"type": "text", "text": "no such file"}], "isError": true}})),
+            "structured" => send(&json!({"jsonrpc": "2.0", "id": id, "result": {"content": [],
+                "structuredContent": {"rows": [1, 2]}}})),
+            _ => send(&reply),
+        }
+        if what == "float_id" {
+            raw(b"\n");
+        }
+    }
+}
+
+/// Close stdin or stdout, and live on.
+fn close(descriptor: i32) {
+    #[cfg(unix)]
+    {
+        use std::os::fd::{FromRawFd, OwnedFd};
+        #[expect(unsafe_code, reason = "the standard library never closes them")]
+        // SAFETY: this process uses the descriptor no more.
+        drop(unsafe { OwnedFd::from_raw_fd(descriptor) });
+    }
+    std::thread::sleep(Duration::from_secs(600));
+}
