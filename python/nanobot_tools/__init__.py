@@ -1,1 +1,141 @@
-"""The tool runtime for Python agents."""
+"""The tool runtime for Python agents.
+
+Tools written in Python, in Rust and on MCP servers meet in one registry, which checks their arguments,
+keeps what a model sees of them cached, and runs the calls of a model response in parallel.
+
+Example:
+    >>> from nanobot_tools import ToolExecutor, ToolRegistry, tool
+    >>> @tool(read_only=True)
+    ... async def add(a: int, b: int) -> str:
+    ...     "Add two numbers."
+    ...     return str(a + b)
+    >>> registry = ToolRegistry()
+    >>> registry.register(add)
+    >>> await registry.execute("add", {"a": "1", "b": 2})
+    '3'
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from ._native import VERSION as __version__
+from .base import Schema, Tool, ToolResult, is_tool_error_result, tool_parameters
+from .context import (
+    ContextAware,
+    RequestContext,
+    ToolContext,
+    bind_request_context,
+    current_request_context,
+    current_request_session_key,
+    request_context,
+    reset_request_context,
+)
+from .errors import (
+    ConfigError,
+    InternalError,
+    InvalidArgumentsError,
+    MCPConnectionError,
+    MCPError,
+    NanobotToolsError,
+    ToolCancelledError,
+    ToolError,
+    ToolNotFoundError,
+    ToolRefusedError,
+    ToolTimeoutError,
+)
+from .schema import (
+    ArraySchema,
+    BooleanSchema,
+    IntegerSchema,
+    NumberSchema,
+    ObjectSchema,
+    StringSchema,
+    tool_parameters_schema,
+)
+
+if TYPE_CHECKING:
+    from .call import CurrentCall, current_call
+    from .decorator import tool
+    from .executor import ToolCall, ToolEvent, ToolExecutor, ToolOutcome
+    from .loader import ToolLoader
+    from .mcp import MCPConnection, connect_mcp_servers
+    from .registry import RegistrySnapshot, ToolRegistry
+
+# What needs asyncio, inspect or importlib.metadata is imported when it is first used, so that the
+# package itself is there in milliseconds.
+_LAZY = {
+    "CurrentCall": "call",
+    "current_call": "call",
+    "tool": "decorator",
+    "ToolCall": "executor",
+    "ToolEvent": "executor",
+    "ToolExecutor": "executor",
+    "ToolOutcome": "executor",
+    "ToolLoader": "loader",
+    "MCPConnection": "mcp",
+    "connect_mcp_servers": "mcp",
+    "RegistrySnapshot": "registry",
+    "ToolRegistry": "registry",
+}
+
+__all__ = [
+    "ArraySchema",
+    "BooleanSchema",
+    "ConfigError",
+    "ContextAware",
+    "CurrentCall",
+    "IntegerSchema",
+    "InternalError",
+    "InvalidArgumentsError",
+    "MCPConnection",
+    "MCPConnectionError",
+    "MCPError",
+    "NanobotToolsError",
+    "NumberSchema",
+    "ObjectSchema",
+    "RegistrySnapshot",
+    "RequestContext",
+    "Schema",
+    "StringSchema",
+    "Tool",
+    "ToolCall",
+    "ToolCancelledError",
+    "ToolContext",
+    "ToolError",
+    "ToolEvent",
+    "ToolExecutor",
+    "ToolLoader",
+    "ToolNotFoundError",
+    "ToolOutcome",
+    "ToolRefusedError",
+    "ToolRegistry",
+    "ToolResult",
+    "ToolTimeoutError",
+    "__version__",
+    "bind_request_context",
+    "connect_mcp_servers",
+    "current_call",
+    "current_request_context",
+    "current_request_session_key",
+    "is_tool_error_result",
+    "request_context",
+    "reset_request_context",
+    "tool",
+    "tool_parameters",
+    "tool_parameters_schema",
+]
+
+
+def __getattr__(name: str) -> Any:
+    module = _LAZY.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f".{module}", __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(set(__all__) | set(globals()))

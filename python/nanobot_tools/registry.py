@@ -1,0 +1,118 @@
+"""The tool registry: names, definitions, and single calls."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from . import _dispatch
+from ._native import (
+    CURRENT_CALL,
+    CurrentCall,
+    NativeRegistry,
+    RegistrySnapshot,
+    Subscription,
+    raised,
+    returned,
+)
+from .base import ToolResult
+
+__all__ = ["RegistrySnapshot", "Subscription", "ToolRegistry"]
+
+_log = logging.getLogger("nanobot_tools.registry")
+
+
+class ToolRegistry(NativeRegistry):
+    """Tools by name, what a model sees of them, and how one is called.
+
+    Everything but :meth:`execute`, :meth:`open` and :meth:`aclose` may be used from any thread. Names,
+    results and texts are those of nanobot-ai 0.3.5; what is new is ``definitions_json``,
+    ``fingerprint``, ``generation``, ``subscribe``, ``snapshot``, ``refresh`` and ``apply``.
+
+    Example:
+        >>> registry = ToolRegistry()
+        >>> registry.register(my_tool)
+        >>> await registry.execute("my_tool", {"text": "hi"})
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+
+    async def execute(self, name: str, params: Any) -> Any:
+        """Call one tool.
+
+        Args:
+            name: The tool's name.
+            params: The arguments: a dict, JSON text, ``None``, or either one wrapped in
+                ``{"arguments": ...}``.
+
+        Returns:
+            What the tool returned, unchanged; or an error :class:`ToolResult` whose text ends with the
+            retry hint. No ``Exception`` of a tool gets out.
+
+        Raises:
+            asyncio.CancelledError: The caller was cancelled; the call is cancelled with it.
+        """
+        step = self._start(name, params)
+        if type(step) is not tuple:
+            if isinstance(step, ToolResult):
+                return step
+            return await step
+        tool, arguments, how = step
+        token = CURRENT_CALL.set(CurrentCall(name))
+        try:
+            if how == 0:
+                result = await tool.execute(**arguments)
+            else:
+                result = await _dispatch.run_tool(tool, arguments, how)
+        except Exception as exc:
+            return raised(name, exc)
+        except BaseException as exc:
+            kept = _dispatch.contained(exc)
+            if kept is exc:
+                raise
+            return raised(name, kept)
+        finally:
+            CURRENT_CALL.reset(token)
+        if type(result) is str:
+            return result
+        return returned(result)
+
+    def get_runtime_context_providers(self) -> list[Any]:
+        """The context providers that tools own, in the order of tool names."""
+        providers = []
+        for _, tool in sorted(self._tools.items()):
+            provide: Callable[[], Any] | None = getattr(tool, "runtime_context_provider", None)
+            provider = provide() if provide is not None else None
+            if provider is not None:
+                providers.append(provider)
+        return providers
+
+    async def open(self) -> None:
+        """Run ``open()`` of every tool that has one; a tool that fails is logged and stays registered."""
+        await self._each("open")
+
+    async def aclose(self) -> None:
+        """Run ``aclose()`` of every tool that has one, in reverse order; failures are logged."""
+        await self._each("aclose", backwards=True)
+
+    async def _each(self, method: str, *, backwards: bool = False) -> None:
+        tools = list(self._tools.items())
+        for name, tool in reversed(tools) if backwards else tools:
+            hook = getattr(tool, method, None)
+            if hook is None:
+                continue
+            try:
+                done = hook()
+                if hasattr(done, "__await__"):
+                    await done
+            except Exception:
+                _log.exception("tool %r: %s() failed", name, method)
+
+    async def __aenter__(self) -> ToolRegistry:
+        await self.open()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.aclose()

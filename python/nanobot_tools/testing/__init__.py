@@ -1,0 +1,1 @@
+"""Help for tests and demonstrations: a small MCP server that needs nothing."""

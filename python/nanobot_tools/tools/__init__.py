@@ -1,0 +1,1 @@
+"""The package's own tools; the loader discovers the classes in the modules here."""
