@@ -1,0 +1,86 @@
+"""Every block of the README is run, and every file and target that it names exists."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCUMENTS = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"]
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+BLOCKS = [(found[1], found[2]) for found in FENCE.finditer(README)]
+PROGRAMS = [
+    (code, BLOCKS[index + 1][1] if BLOCKS[index + 1 : index + 2] and BLOCKS[index + 1][0] == "text" else None)
+    for index, (language, code) in enumerate(BLOCKS)
+    if language == "python"
+]
+# A name in backquotes with a slash in it, without placeholders and patterns, is a path of the repository.
+PATH = re.compile(r"`([\w.-]+/[\w./-]*)`")
+# A directory that comes to be when something is built or run.
+MADE = (".venvs", "dist")
+
+
+def targets() -> set[str]:
+    """The targets of the Makefile that are meant for people."""
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    return {name for line in re.findall(r"^\.PHONY:(.*)$", makefile, re.MULTILINE) for name in line.split()}
+
+
+def test_the_readme_has_programs_with_their_output() -> None:
+    assert PROGRAMS
+    assert all(output for _, output in PROGRAMS)
+
+
+def test_no_block_is_of_a_kind_that_nothing_checks() -> None:
+    assert {language for language, _ in BLOCKS} <= {"python", "text", "console"}
+
+
+@pytest.mark.parametrize(("code", "output"), PROGRAMS, ids=[f"program_{n}" for n in range(len(PROGRAMS))])
+def test_a_program_prints_what_the_readme_says(code: str, output: str | None, tmp_path: Path) -> None:
+    script = tmp_path / "program.py"
+    script.write_text(code, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-X", "dev", "-W", "error", script.name],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        stdin=subprocess.DEVNULL,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == output
+
+
+def test_console_blocks_hold_commands_that_exist() -> None:
+    commands = [line for language, code in BLOCKS if language == "console" for line in code.splitlines()]
+    assert commands
+    for command in commands:
+        program, *arguments = command.split()
+        if program == "make":
+            assert set(arguments) <= targets()
+        else:
+            assert command == "pip install ."
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_every_target_that_is_named_exists(document: str) -> None:
+    text = (ROOT / document).read_text(encoding="utf-8")
+    assert set(re.findall(r"`make (\w+)`", text)) <= targets()
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_every_path_that_is_named_exists(document: str) -> None:
+    text = (ROOT / document).read_text(encoding="utf-8")
+    named = set(PATH.findall(text)) | set(re.findall(r"\]\((?!\w+:)([^)#]+)\)", text))
+    missing = [name for name in named if not name.startswith(MADE) and not (ROOT / name).exists()]
+    assert missing == []
+
+
+def test_the_table_of_the_benches_stands_between_its_marks() -> None:
+    begin, end = README.index("<!-- bench:begin -->"), README.index("<!-- bench:end -->")
+    assert begin < end
