@@ -1,0 +1,100 @@
+"""What is measured, and the targets: one :class:`Row` for each line of the table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+#: Who does the work. ``plain`` is without any library: bare pipes, and coroutines that check nothing.
+OURS, REFERENCE, SDK, PLAIN = "ours", "reference", "sdk", "plain"
+BATCH = 64
+
+
+@dataclass(frozen=True)
+class Target:
+    """What ours has to reach.
+
+    Attributes:
+        kind: ``"faster"``: at least ``value`` times faster than ``against``; ``"within"``: at most ``value``
+            times what ``against`` takes; ``"under"``: at most ``value`` in the unit of the row.
+        value: The number.
+        against: Who is compared with; of no meaning for ``"under"``.
+        measure: ``"wall"`` or ``"cpu"``.
+    """
+
+    kind: Literal["faster", "within", "under"]
+    value: float
+    against: str = REFERENCE
+    measure: Literal["wall", "cpu"] = "wall"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table.
+
+    Attributes:
+        key: The name under which the workers know it.
+        title: What readers see.
+        unit: ``"us"``, ``"ms"`` or ``"MB"``.
+        who: Who takes part.
+        per: Calls in one run, to which times are divided.
+        rounds: How often everybody has a turn.
+        targets: What ours has to reach.
+    """
+
+    key: str
+    title: str
+    unit: str
+    who: tuple[str, ...] = (OURS, REFERENCE)
+    per: int = 1
+    rounds: int = 15
+    targets: tuple[Target, ...] = field(default=())
+
+
+ROWS = (
+    Row("prepare", "`prepare_call`, 4 fields", "us", targets=(Target("faster", 25),)),
+    Row("prepare_decorated", "`prepare_call`, 4 fields, `tool_parameters`", "us"),
+    Row("execute", "`execute`, trivial tool", "us", targets=(Target("faster", 8),)),
+    Row(
+        "definitions",
+        "definitions after one change, 180 MCP and 21 Python tools",
+        "us",
+        targets=(Target("faster", 10),),
+    ),
+    Row(
+        "mcp_one",
+        "one awaited MCP call",
+        "us",
+        (OURS, REFERENCE, SDK, PLAIN),
+        targets=(Target("faster", 3), Target("faster", 10, measure="cpu")),
+    ),
+    Row(
+        "mcp_gather",
+        f"{BATCH} MCP calls in `asyncio.gather`, each",
+        "us",
+        (OURS, REFERENCE, SDK, PLAIN),
+        per=BATCH,
+        targets=(Target("faster", 25),),
+    ),
+    Row(
+        "mcp_batch",
+        f"{BATCH} MCP calls as one batch, each",
+        "us",
+        (OURS, REFERENCE, PLAIN),
+        per=BATCH,
+        targets=(Target("faster", 30), Target("within", 2, PLAIN)),
+    ),
+    Row(
+        "python_batch",
+        f"{BATCH} trivial Python tools as one batch, each",
+        "us",
+        (OURS, REFERENCE, PLAIN),
+        per=BATCH,
+        targets=(Target("faster", 4), Target("within", 1.3, PLAIN)),
+    ),
+    Row("grep", "`grep` over 20,000 files", "ms", rounds=3, targets=(Target("faster", 10),)),
+)
+
+#: Measured in fresh processes, without what the bare interpreter takes.
+IMPORT_TIME = Row("import_time", "import", "ms", rounds=9, targets=(Target("under", 60),))
+IMPORT_MEMORY = Row("import_memory", "memory after import", "MB", rounds=9, targets=(Target("under", 25),))

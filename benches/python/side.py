@@ -1,0 +1,102 @@
+"""A worker as the driver sees it, and the programs that measure an import."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import threading
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+#: Seconds that a command may take; a slow machine needs half a minute for the slowest.
+PATIENCE = 300.0
+
+_IMPORTS = {
+    "ours": """
+from nanobot_tools import Tool, ToolExecutor, ToolLoader, ToolRegistry, connect_mcp_servers, tool
+""",
+    "reference": """
+import mcp
+from nanobot.agent.tools.base import Tool
+from nanobot.agent.tools.execution import execute_tool_calls
+from nanobot.agent.tools.loader import ToolLoader
+from nanobot.agent.tools.mcp import connect_mcp_servers
+from nanobot.agent.tools.registry import ToolRegistry
+""",
+}
+# What the bare interpreter takes is not counted.
+_PROBE = """
+import json, time
+def resident():
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) for line in status if line.startswith("VmRSS:")) / 1024
+before, cpu, wall = resident(), time.process_time(), time.perf_counter()
+{imports}
+wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+print(json.dumps({{"wall": wall, "cpu": cpu, "memory": resident() - before}}))
+"""
+
+
+class Side:
+    """One worker process.
+
+    Args:
+        who: Which side it is.
+        python: Its interpreter.
+        floor: The floor server's program.
+        tree: The tree to search.
+    """
+
+    def __init__(self, who: str, python: str, floor: str, tree: str) -> None:
+        self.who = who
+        self._process = subprocess.Popen(
+            [python, str(HERE / "worker.py"), who, floor, tree],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            bufsize=1,
+        )
+
+    def ask(self, **command: Any) -> dict[str, Any]:
+        """The answer to a command; ``{"error": text}`` when there is none."""
+        stdin, stdout = self._process.stdin, self._process.stdout
+        assert stdin is not None
+        assert stdout is not None
+        watchdog = threading.Timer(PATIENCE, self._process.kill)
+        watchdog.start()
+        try:
+            stdin.write(json.dumps(command) + "\n")
+            line = stdout.readline()
+        except OSError as exc:
+            return {"error": f"the worker has ended: {exc}"}
+        finally:
+            watchdog.cancel()
+        if not line:
+            return {"error": f"the worker has ended with status {self._process.wait()}"}
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    def close(self) -> None:
+        """End the worker."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        try:
+            self._process.stdin.close()
+            self._process.wait(20)
+        except (OSError, subprocess.TimeoutExpired):
+            self._process.kill()
+            self._process.wait()
+        self._process.stdout.close()
+
+
+def measure_import(who: str, python: str) -> dict[str, Any]:
+    """Seconds and megabytes that the import of a side takes in a fresh process."""
+    program = _PROBE.format(imports=_IMPORTS[who])
+    done = subprocess.run(
+        [python, "-c", program], capture_output=True, text=True, timeout=PATIENCE, stdin=subprocess.DEVNULL
+    )
+    if done.returncode:
+        return {"error": (done.stderr.strip().splitlines() or ["no output"])[-1]}
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer

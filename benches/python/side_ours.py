@@ -1,0 +1,44 @@
+"""Our side."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from nanobot_tools import Tool, ToolCall, ToolExecutor, ToolRegistry, connect_mcp_servers, tool_parameters
+from nanobot_tools.tools.search import GrepTool
+from registries import Names, makers_for
+from work import Maker
+
+
+def batch(registry: Any) -> Callable[[list[tuple[str, dict[str, Any]]]], Awaitable[list[Any]]]:
+    """Runs calls through the executor; making the calls is part of the work."""
+    executor = ToolExecutor(registry)
+
+    async def run(calls: list[tuple[str, dict[str, Any]]]) -> list[Any]:
+        outcomes = await executor.run(
+            [ToolCall(name, arguments, id=str(index)) for index, (name, arguments) in enumerate(calls)]
+        )
+        return [outcome.result for outcome in outcomes]
+
+    return run
+
+
+def grep(workspace: Path) -> Any:
+    """The native tool."""
+    return GrepTool(workspace=workspace)
+
+
+def makers(floor: str, tree: str) -> dict[str, Maker]:
+    """The rows."""
+    names = Names(
+        registry=ToolRegistry,
+        tool=Tool,
+        tool_parameters=tool_parameters,
+        connect=connect_mcp_servers,
+        entry=dict,
+        grep=grep,
+        batch=batch,
+    )
+    return makers_for(names, floor, tree)

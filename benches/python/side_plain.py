@@ -1,0 +1,91 @@
+"""The floor under each row: bare pipes to the same server, and coroutines that check nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+from contextlib import asynccontextmanager
+from typing import Any
+
+from rows import BATCH
+from work import TEXT, Made, Maker, expect, expect_text
+
+
+def request(ident: int) -> bytes:
+    """A call as it stands on the wire."""
+    message = {
+        "jsonrpc": "2.0",
+        "id": ident,
+        "method": "tools/call",
+        "params": {"name": "echo", "arguments": {"text": TEXT}},
+    }
+    return json.dumps(message, separators=(",", ":")).encode() + b"\n"
+
+
+def start(floor: str) -> subprocess.Popen[bytes]:
+    """The server as a child process."""
+    return subprocess.Popen([floor], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
+
+
+def read_lines(descriptor: int, count: int) -> bytes:
+    """Read until ``count`` lines are there."""
+    data = os.read(descriptor, 1 << 16)
+    while data.count(b"\n") < count:
+        more = os.read(descriptor, 1 << 16)
+        expect(bool(more), "the server has ended")
+        data += more
+    return data
+
+
+def texts(data: bytes) -> list[str]:
+    """The texts of replies."""
+    return [json.loads(line)["result"]["content"][0]["text"] for line in data.splitlines()]
+
+
+def makers(floor: str, tree: str) -> dict[str, Maker]:
+    """The rows."""
+
+    @asynccontextmanager
+    async def pipes(calls: int) -> Made:
+        process = start(floor)
+        stdin, stdout = process.stdin, process.stdout
+        assert stdin is not None
+        assert stdout is not None
+        # Requests are ready and replies are not decoded: this is the time of the pipes and the server.
+        data = b"".join(request(ident) for ident in range(1, calls + 1))
+        to_server, from_server = stdin.fileno(), stdout.fileno()
+
+        async def many(number: int) -> Any:
+            for _ in range(number):
+                os.write(to_server, data)
+                reply = read_lines(from_server, calls)
+            found = [expect_text(text, TEXT) for text in texts(reply)]
+            return found if calls > 1 else found[0]
+
+        try:
+            yield many
+        finally:
+            stdin.close()
+            stdout.close()
+            process.wait(10)
+
+    async def coroutine(text: str) -> str:
+        return text
+
+    @asynccontextmanager
+    async def python_batch() -> Made:
+        async def many(number: int) -> Any:
+            for _ in range(number):
+                results = await asyncio.gather(*(coroutine(TEXT) for _ in range(BATCH)))
+            return [expect_text(result, TEXT) for result in results]
+
+        yield many
+
+    return {
+        "mcp_one": lambda: pipes(1),
+        "mcp_gather": lambda: pipes(BATCH),
+        "mcp_batch": lambda: pipes(BATCH),
+        "python_batch": python_batch,
+    }
