@@ -33,8 +33,9 @@ export NBTOOLS_REFERENCE_PYTHON := $(REFERENCE)/bin/python
 demo: $(PACKAGE) $(PLUGIN) $(SERVERS)
 	$(BIN)/python examples/demo.py
 
-test: lint $(REFERENCE_READY) $(SERVERS)
+test: lint $(PLUGIN) $(REFERENCE_READY) $(SERVERS)
 	cargo test --locked
+	$(if $(SERVERS),cargo test --locked --test mcp_real -- --ignored)
 	$(BIN)/python -m pytest tests/python
 
 # Three builds and no more serve `test`: clippy's (all features), that of `cargo test` (no Python) and the

@@ -1,5 +1,7 @@
 //! The core without Python: definitions, planning, and slots.
 
+#![allow(missing_docs, reason = "criterion's macros write functions without any")]
+
 use std::{hint::black_box, sync::Arc};
 
 use criterion::{Criterion, criterion_group, criterion_main};

@@ -23,5 +23,5 @@ mod wrap;
 
 pub use config::{ServerConfig, TransportKind};
 pub use connection::{ConnectAll, Connection, ConnectionState, connect, connect_all};
-pub use transport::burst;
+pub use transport::{Held, burst, hold};
 pub use wrap::McpTool;

@@ -240,14 +240,26 @@ pub type ProgressSink = Arc<dyn Fn(Progress) + Send + Sync>;
 pub struct CallContext {
     /// When the call must have ended.
     pub deadline: Option<Instant>,
+    /// The time limit that the deadline came from, for the text of a call that outlives it.
+    pub limit: Option<Duration>,
     /// Where progress goes; without it nobody asks for progress.
     pub progress: Option<ProgressSink>,
+}
+
+impl CallContext {
+    /// A context whose deadline is `limit` from now.
+    #[must_use]
+    pub fn within(limit: Option<Duration>) -> Self {
+        let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
+        Self { deadline, limit, progress: None }
+    }
 }
 
 impl fmt::Debug for CallContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CallContext")
             .field("deadline", &self.deadline)
+            .field("limit", &self.limit)
             .field("progress", &self.progress.is_some())
             .finish()
     }
@@ -337,7 +349,7 @@ pub(crate) fn submit_call<T: Tool + ?Sized>(
     done: Completion,
 ) -> Running {
     let deadline = context.deadline;
-    let limit = deadline.map(|d| d.saturating_duration_since(Instant::now()));
+    let limit = context.limit.or_else(|| deadline.map(|d| d.saturating_duration_since(Instant::now())));
     let stop = tokio_util::sync::CancellationToken::new();
     let stopped = stop.clone();
     runtime::spawn(async move {

@@ -5,7 +5,7 @@ mod support;
 
 use std::{
     sync::{Arc, mpsc},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use nanobot_tools::{
@@ -28,7 +28,7 @@ async fn a_timeout_has_the_references_text_and_tells_the_server() {
 #[tokio::test]
 async fn the_callers_deadline_wins_if_it_is_shorter() {
     let connection = connected("normal").await;
-    let context = CallContext { deadline: Some(Instant::now() + Duration::from_millis(100)), progress: None };
+    let context = CallContext::within(Some(Duration::from_millis(100)));
     let error = act_with(&connection, json!({"do": "never"}), context).await.unwrap_err();
     assert_eq!(error.to_string(), "(MCP tool call timed out after 0.1s)");
 }
@@ -69,8 +69,10 @@ async fn progress_reaches_the_caller_and_is_asked_for_only_then() {
     assert_eq!(text(&connection, "token").await, "null");
     let seen = Arc::new(Mutex::new(Vec::new()));
     let sink = Arc::clone(&seen);
-    let context =
-        CallContext { deadline: None, progress: Some(Arc::new(move |p: Progress| sink.lock().push(p))) };
+    let context = CallContext {
+        progress: Some(Arc::new(move |p: Progress| sink.lock().push(p))),
+        ..CallContext::default()
+    };
     act_with(&connection, json!({"do": "progress"}), context).await.unwrap();
     let seen = seen.lock();
     assert_eq!(seen.len(), 3);
@@ -80,7 +82,7 @@ async fn progress_reaches_the_caller_and_is_asked_for_only_then() {
 #[tokio::test]
 async fn a_progress_callback_that_panics_costs_nothing() {
     let connection = connected("normal").await;
-    let context = CallContext { deadline: None, progress: Some(Arc::new(|_| panic!("oh"))) };
+    let context = CallContext { progress: Some(Arc::new(|_| panic!("oh"))), ..CallContext::default() };
     act_with(&connection, json!({"do": "progress"}), context).await.unwrap();
     assert_eq!(text(&connection, "x").await, "x");
 }

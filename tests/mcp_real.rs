@@ -20,10 +20,10 @@ async fn call(connection: &Connection, name: &str, arguments: Value, context: Ca
 }
 
 #[tokio::test]
-#[ignore = "needs Node and npm packages"]
+#[ignore = "needs Node and the npm servers, which `make test` installs"]
 async fn server_everything_is_understood() {
     let script = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("node_modules/@modelcontextprotocol/server-everything/dist/index.js");
+        .join("tests/node/node_modules/@modelcontextprotocol/server-everything/dist/index.js");
     let config = ServerConfig::stdio("node", [script.to_str().unwrap(), "stdio"]);
     let connection = connect("everything", config).await.unwrap();
     let names: Vec<String> = connection.tools().iter().map(|tool| tool.raw_name().to_owned()).collect();
@@ -44,7 +44,8 @@ async fn server_everything_is_understood() {
     }
     let seen = Arc::new(Mutex::new(0));
     let count = Arc::clone(&seen);
-    let progress = CallContext { deadline: None, progress: Some(Arc::new(move |_| *count.lock() += 1)) };
+    let progress =
+        CallContext { progress: Some(Arc::new(move |_| *count.lock() += 1)), ..CallContext::default() };
     let arguments = json!({"duration": 1, "steps": 4});
     println!("{}", call(&connection, "trigger-long-running-operation", arguments, progress).await);
     assert_eq!(*seen.lock(), 4);

@@ -3,7 +3,7 @@
 #[path = "servers/support.rs"]
 mod support;
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use nanobot_tools::{CallContext, Error, Tool, mcp::ConnectionState};
 use serde_json::json;
@@ -80,18 +80,12 @@ async fn an_error_with_a_null_id_fails_nobody_while_several_calls_wait() {
     let connection = connected("normal").await;
     let never = tool(&connection, "act").call(
         json!({"do": "never"}).as_object().unwrap().clone().into(),
-        CallContext {
-            deadline: Some(Instant::now() + std::time::Duration::from_millis(300)),
-            progress: None,
-        },
+        CallContext::within(Some(Duration::from_millis(300))),
     );
     let null = act_with(
         &connection,
         json!({"do": "null_id"}),
-        CallContext {
-            deadline: Some(Instant::now() + std::time::Duration::from_millis(300)),
-            progress: None,
-        },
+        CallContext::within(Some(Duration::from_millis(300))),
     );
     let (never, null) = tokio::join!(never, null);
     assert_eq!((never.unwrap_err().code(), null.unwrap_err().code()), ("timeout", "timeout"));

@@ -197,6 +197,12 @@ class Job:
         """
         The outcome that raising `exception` would give, without ending the call.
         """
+    @property
+    def plain(self, /) -> bool:
+        """
+        Whether the call is just that of a coroutine function beside others, without a time limit: then the
+        job can be made a task as it is.
+        """
     def refuse(self, /, text: str) -> None:
         """
         The call was refused with this text before it began.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import functools
 import inspect
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
@@ -158,20 +159,24 @@ class ToolExecutor:
         """
         run = self._begin(calls, timeout, events=False)
         running: list[_Running] = []
+        tasks: list[asyncio.Task[None]] = []
+        make = _maker()
         try:
             while (jobs := run.advance()) is not None:
                 for job in jobs:
-                    if job.alone and job.timeout is None:
+                    if job.plain and not self._hooked:
+                        tasks.append(make(job))
+                    elif job.alone and job.timeout is None:
                         await (self._invoke(job) if self._steps(job) else job)
                     else:
-                        running.append(self._spawn(job))
+                        running.append(self._spawn(job, make))
                 waiter = run.wait()
                 if waiter is not None:
                     await waiter
                 _carry_over(running)
             return run.outcomes()
         except BaseException:
-            await self._abort(run, running)
+            await self._abort(run, [*tasks, *(state.task for state in running)])
             raise
         finally:
             run.close()
@@ -184,11 +189,12 @@ class ToolExecutor:
         """
         run = self._begin(calls, timeout, events=True)
         running: list[_Running] = []
+        make = _maker()
         try:
             while True:
                 jobs = run.advance()
                 for job in jobs or ():
-                    running.append(self._spawn(job))
+                    running.append(self._spawn(job, make))
                 for event in run.take_events():
                     yield _event(event)
                 if jobs is None:
@@ -198,7 +204,7 @@ class ToolExecutor:
                     await waiter
                 _carry_over(running)
         finally:
-            await self._abort(run, running)
+            await self._abort(run, [state.task for state in running])
             run.close()
 
     # -- one call -------------------------------------------------------------------------------------
@@ -210,12 +216,12 @@ class ToolExecutor:
         """Whether a job needs more than the call of a coroutine function, which it makes by itself."""
         return self._hooked or job.mode != _dispatch.COROUTINE
 
-    def _spawn(self, job: Job) -> _Running:
+    def _spawn(self, job: Job, make: Callable[[Any], asyncio.Task[None]]) -> _Running:
         loop = asyncio.get_running_loop()
         work: Any = self._invoke(job) if self._steps(job) else job
         # Variables are carried over from a call that runs alone, so its context has to be known.
         context = contextvars.copy_context() if job.alone else None
-        task = loop.create_task(work, context=context) if context is not None else _task(loop, work)
+        task = loop.create_task(work, context=context) if context is not None else make(work)
         if work is not job:
             # Cancelled before its first step, a coroutine never runs at all.
             task.add_done_callback(lambda task: None if job.ended else _never_ran(job, task))
@@ -307,10 +313,10 @@ class ToolExecutor:
         except Exception:
             _log.exception("%s hook failed for %r", "on_error" if outcome.is_error else "after", job.name)
 
-    async def _abort(self, run: PyRun, running: list[_Running]) -> None:
+    async def _abort(self, run: PyRun, tasks: list[asyncio.Task[None]]) -> None:
         """Cancel what still runs and wait for it, at most 5 s."""
         run.stop()
-        tasks = [state.task for state in running if not state.task.done()]
+        tasks = [task for task in tasks if not task.done()]
         for task in tasks:
             task.cancel()
         if tasks:
@@ -319,9 +325,10 @@ class ToolExecutor:
                 _log.warning("a cancelled tool call does not stop: %s", task.get_name())
 
 
-def _task(loop: asyncio.AbstractEventLoop, work: Any) -> asyncio.Task[None]:
-    """A task on ``loop``; made directly unless the loop has a factory of its own."""
-    return asyncio.Task(work, loop=loop) if loop.get_task_factory() is None else loop.create_task(work)
+def _maker() -> Callable[[Any], asyncio.Task[None]]:
+    """Makes tasks on the running loop; directly, unless the loop has a factory of its own."""
+    loop = asyncio.get_running_loop()
+    return functools.partial(asyncio.Task, loop=loop) if loop.get_task_factory() is None else loop.create_task
 
 
 def _event(event: tuple[Any, ...]) -> ToolEvent:

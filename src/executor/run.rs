@@ -109,8 +109,7 @@ impl Executor {
                         }
                         Ok((tool, prepared)) => {
                             let limit = [self.timeout, tool.spec().timeout].into_iter().flatten().min();
-                            let context =
-                                CallContext { deadline: limit.map(|limit| started + limit), progress: None };
+                            let context = CallContext::within(limit);
                             let ended = ended.clone();
                             let done = Completion::new(move |result| {
                                 drop(permit);

@@ -181,6 +181,6 @@ mod tests {
         assert!(matches!(inner.turn(None), Turn::Blocked), "it has the one lent slot");
         drop(slot);
         inner.ended();
-        started(inner.turn(None));
+        assert_eq!(started(inner.turn(None)).0, 1);
     }
 }

@@ -58,6 +58,8 @@ pub(super) struct Call<'a> {
     pub(super) cap: Option<Duration>,
     /// The caller's deadline, which nothing extends.
     pub(super) deadline: Option<Instant>,
+    /// The time limit that the caller's deadline came from.
+    pub(super) limit: Option<Duration>,
     pub(super) progress: Option<ProgressSink>,
     pub(super) sink: Sink,
 }
@@ -67,6 +69,8 @@ struct Waiter {
     begun: Instant,
     /// When the call fails unless a reply came.
     deadline: Option<Instant>,
+    /// The limit that the deadline came from, unless progress moved it.
+    limit: Option<Duration>,
     /// How long each progress report keeps the call alive, and until when at most.
     extend: Option<(Duration, Instant)>,
     progress: Option<ProgressSink>,
@@ -152,6 +156,8 @@ impl Lane {
         let begun = Instant::now();
         let own = call.timeout.and_then(|limit| begun.checked_add(limit));
         let deadline = [own, call.deadline].into_iter().flatten().min();
+        // The limit as it was given, for the text: what is left of it on the way here is a little less.
+        let limit = if deadline == own { call.timeout } else { call.limit };
         let extend = match (call.timeout, call.cap) {
             (Some(limit), Some(cap)) if cap > limit => begun
                 .checked_add(cap)
@@ -162,6 +168,7 @@ impl Lane {
             sink: call.sink,
             begun,
             deadline,
+            limit,
             extend,
             progress: call.progress,
             end: Position::default(),
@@ -249,6 +256,7 @@ impl Lane {
             if let Some((by, until)) = waiter.extend {
                 // The sweeper looks at the old date, finds the new one and sleeps again.
                 waiter.deadline = Instant::now().checked_add(by).map(|deadline| deadline.min(until));
+                waiter.limit = None;
             }
             waiter.progress.clone()
         };
@@ -354,8 +362,9 @@ impl Lane {
         };
         for (id, waiter) in overdue {
             self.tell_cancelled(id, "the call timed out");
-            let after =
-                waiter.deadline.map_or(Duration::ZERO, |at| at.saturating_duration_since(waiter.begun));
+            let took =
+                || waiter.deadline.map_or(Duration::ZERO, |at| at.saturating_duration_since(waiter.begun));
+            let after = waiter.limit.unwrap_or_else(took);
             let text = format!("(MCP tool call timed out after {}s)", seconds(after));
             settle(waiter.sink, Err(Error::Timeout { after, text }));
         }

@@ -15,5 +15,5 @@ pub(super) mod process;
 pub(super) mod stdio;
 pub(super) mod wire;
 
-pub use outbox::burst;
+pub use outbox::{Held, burst, hold};
 pub(super) use outbox::{Outbox, Position, Refused};

@@ -144,6 +144,7 @@ fn submit(
         timeout: Some(limits.timeout),
         cap: limits.cap,
         deadline: context.deadline,
+        limit: context.limit,
         progress: context.progress,
         sink,
     });

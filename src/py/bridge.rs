@@ -19,7 +19,10 @@ use parking_lot::Mutex;
 use pyo3::{intern, prelude::*, sync::PyOnceLock, types::PyDict};
 
 use super::executor::Run;
-use crate::{Completion, Result, Running, ToolOutput};
+use crate::{
+    Completion, Result, Running, ToolOutput,
+    mcp::{self, Held},
+};
 
 /// Work for the loop's thread.
 pub(crate) enum Item {
@@ -37,6 +40,22 @@ pub(crate) enum Item {
 pub(crate) struct Queue {
     items: Mutex<Vec<Item>>,
     wake: Wake,
+    /// What calls made in this turn of the loop have to send, but for the first one; `None` before it.
+    turn: Mutex<Option<Held>>,
+}
+
+/// Ends a turn of the loop: what was held back leaves.
+#[pyclass(frozen, module = "nanobot_tools._native")]
+struct EndOfTurn(Weak<Queue>);
+
+#[pymethods]
+impl EndOfTurn {
+    fn __call__(&self) {
+        if let Some(queue) = self.0.upgrade() {
+            let held = queue.turn.lock().take();
+            drop(held);
+        }
+    }
 }
 
 enum Wake {
@@ -89,6 +108,27 @@ mod descriptor {
 }
 
 impl Queue {
+    fn new(wake: Wake) -> Self {
+        Self { items: Mutex::default(), wake, turn: Mutex::default() }
+    }
+
+    /// Submit a call. The first one in a turn of the loop is sent at once; those that follow in the same
+    /// turn, as in an `asyncio.gather`, leave together in the next.
+    fn submit(
+        self: &Arc<Self>,
+        event_loop: &Bound<'_, PyAny>,
+        submit: impl FnOnce() -> Running,
+    ) -> PyResult<Running> {
+        if let Some(held) = &mut *self.turn.lock() {
+            return Ok(mcp::hold(held, submit));
+        }
+        let py = event_loop.py();
+        let end = Bound::new(py, EndOfTurn(Arc::downgrade(self)))?;
+        event_loop.call_method1(intern!(py, "call_soon"), (end,))?;
+        *self.turn.lock() = Some(Held::default());
+        Ok(submit())
+    }
+
     /// Hand over an item; wakes the loop if it is the first of a burst.
     pub(crate) fn push(&self, item: Item) {
         let first = {
@@ -210,7 +250,7 @@ fn watch(event_loop: &Bound<'_, PyAny>) -> PyResult<Arc<Queue>> {
     {
         let bell = descriptor::Bell::new()?;
         let fd = bell.fd();
-        let queue = Arc::new(Queue { items: Mutex::default(), wake: Wake::Descriptor(bell) });
+        let queue = Arc::new(Queue::new(Wake::Descriptor(bell)));
         let drain = drain_of(py, &queue)?;
         // In an empty context: a handle keeps its context, and with it whatever the first caller's
         // context variables hold, for as long as the loop lives.
@@ -223,7 +263,7 @@ fn watch(event_loop: &Bound<'_, PyAny>) -> PyResult<Arc<Queue>> {
         }
     }
     let wake = Wake::Threadsafe { event_loop: event_loop.clone().unbind(), drain: OnceLock::new() };
-    let queue = Arc::new(Queue { items: Mutex::default(), wake });
+    let queue = Arc::new(Queue::new(wake));
     let drain = drain_of(py, &queue)?;
     if let Wake::Threadsafe { drain: slot, .. } = &queue.wake {
         let _ = slot.set(drain.unbind());
@@ -313,9 +353,11 @@ pub(crate) fn future<'py>(
     let py = event_loop.py();
     let future = new_future(event_loop)?;
     let (waiting, queue, name) = (future.clone().unbind(), Arc::clone(queue), Arc::from(name));
-    let running = submit(Completion::new(move |result| {
-        queue.push(Item::Settle { future: waiting, name, result });
-    }));
+    let done = {
+        let queue = Arc::clone(&queue);
+        Completion::new(move |result| queue.push(Item::Settle { future: waiting, name, result }))
+    };
+    let running = queue.submit(event_loop, || submit(done))?;
     future.setattr(intern!(py, "_call"), Bound::new(py, Cancel::new(running))?)?;
     Ok(future)
 }

@@ -496,8 +496,7 @@ impl Run {
         };
         let (run, queue) = (Arc::clone(self), Arc::clone(&self.queue));
         let done = Completion::new(move |result| queue.push(Item::Ended { run, index, result }));
-        let context =
-            CallContext { deadline: limit.map(|limit| Instant::now() + limit), progress: self.sink(index) };
+        let context = CallContext { progress: self.sink(index), ..CallContext::within(limit) };
         let running = Arc::clone(tool).submit(arguments, context, done);
         self.state.lock().calls[index].running = Some(running);
         Ok(())

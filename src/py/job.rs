@@ -11,7 +11,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use parking_lot::Mutex;
@@ -159,7 +159,10 @@ impl Job {
     /// The tool's coroutine has ended: put the context variable back.
     fn over(&self, py: Python<'_>) -> PyResult<()> {
         let stage = std::mem::replace(&mut *self.stage.lock(), Stage::Over);
-        if let Stage::Running { token, .. } = stage {
+        // A task that runs beside others has a context of its own, which ends with it.
+        if self.alone
+            && let Stage::Running { token, .. } = stage
+        {
             // Another context than the one it was set in, when a loop shuts down: nothing to put back.
             if let Err(error) = current::variable(py)?.call_method1(intern!(py, "reset"), (token,))
                 && !error.is_instance_of::<PyException>(py)
@@ -341,6 +344,13 @@ impl Job {
         self.limit.map(|limit| limit.as_secs_f64())
     }
 
+    /// Whether the call is just that of a coroutine function beside others, without a time limit: then the
+    /// job can be made a task as it is.
+    #[getter]
+    fn plain(&self) -> bool {
+        self.mode == Mode::Coroutine as u8 && !self.alone && self.limit.is_none()
+    }
+
     /// Whether the call has its outcome.
     #[getter]
     fn ended(&self) -> bool {
@@ -383,8 +393,7 @@ impl Job {
         let (core, arguments) =
             self.of_held(|held| (Arc::clone(&held.core), held.arguments.clone_ref(py)))?;
         let arguments = arguments.into_bound(py);
-        let deadline = self.limit.map(|limit| Instant::now() + limit);
-        registry::start_native(py, &core, &self.run.text(self.index), &arguments, deadline)
+        registry::start_native(py, &core, &self.run.text(self.index), &arguments, self.limit)
     }
 
     /// The outcome that `result` would give, without ending the call.

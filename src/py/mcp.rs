@@ -1,10 +1,6 @@
 //! Connections to MCP servers, as Python sees them.
 
-use std::{
-    collections::HashSet,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{collections::HashSet, sync::Arc};
 
 use pyo3::prelude::*;
 use serde_json::Value;
@@ -105,10 +101,7 @@ impl NativeConnection {
         let connection = Arc::clone(&self.0);
         bridge::spawn(
             py,
-            async move {
-                let deadline = timeout.map(|timeout: Duration| Instant::now() + timeout);
-                connection.call_tool(&name, arguments, CallContext { deadline, progress: None }).await
-            },
+            async move { connection.call_tool(&name, arguments, CallContext::within(timeout)).await },
             |py, raw| Ok(convert::loads(py, raw.get())?.unbind()),
         )
     }

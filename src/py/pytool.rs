@@ -306,13 +306,12 @@ impl Foreign for PyDefinition {
             out.extend_from_slice(br#","description":"#);
             convert::write_json(parts.description.bind(py), out)?;
             out.extend_from_slice(br#","parameters":"#);
-            match parts.known.json.get() {
-                Some(json) => out.extend_from_slice(json),
-                None => {
-                    let mut json = Vec::with_capacity(512);
-                    convert::write_json(parts.known.source.bind(py), &mut json)?;
-                    out.extend_from_slice(parts.known.json.get_or_init(|| json));
-                }
+            if let Some(json) = parts.known.json.get() {
+                out.extend_from_slice(json);
+            } else {
+                let mut json = Vec::with_capacity(512);
+                convert::write_json(parts.known.source.bind(py), &mut json)?;
+                out.extend_from_slice(parts.known.json.get_or_init(|| json));
             }
             out.extend_from_slice(b"}}");
             Ok(())

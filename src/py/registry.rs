@@ -6,7 +6,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    time::Instant,
+    time::Duration,
 };
 
 use parking_lot::Mutex;
@@ -456,7 +456,7 @@ impl NativeRegistry {
             Err(error) => return Ok(outcome::raised(py, &name, error.value(py).as_any())?.result),
         };
         let limit = [timeout, tool.spec().timeout].into_iter().flatten().min();
-        let context = CallContext { deadline: limit.map(|limit| Instant::now() + limit), progress: None };
+        let context = CallContext::within(limit);
         let result = py.detach(|| {
             let (send, receive) = std::sync::mpsc::sync_channel(1);
             let done = Completion::new(move |result| {
@@ -505,14 +505,13 @@ pub(crate) fn start_native<'py>(
     tool: &Arc<dyn Tool>,
     name: &str,
     arguments: &Bound<'py, PyAny>,
-    deadline: Option<Instant>,
+    limit: Option<Duration>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let arguments = match native_arguments(arguments) {
         Ok(arguments) => arguments,
         Err(error) => return Ok(outcome::raised(py, name, error.value(py))?.result.into_bound(py)),
     };
     let (event_loop, queue) = bridge::running(py)?;
-    let own = tool.spec().timeout.map(|limit| Instant::now() + limit);
-    let context = CallContext { deadline: [deadline, own].into_iter().flatten().min(), progress: None };
+    let context = CallContext::within([limit, tool.spec().timeout].into_iter().flatten().min());
     bridge::future(&event_loop, &queue, name, |done| Arc::clone(tool).submit(arguments, context, done))
 }

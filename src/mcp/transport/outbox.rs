@@ -220,6 +220,33 @@ impl Drop for EndOfBurst {
     }
 }
 
+/// What was sent to servers and has not left yet; it leaves when this is dropped.
+#[derive(Debug, Default)]
+pub struct Held(Vec<Arc<Outbox>>);
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        for outbox in self.0.drain(..) {
+            outbox.flush();
+        }
+    }
+}
+
+/// Run `work`, which submits calls, and keep in `held` what it sends: for callers whose burst is no
+/// stretch of code, such as one turn of an event loop.
+pub fn hold<R>(held: &mut Held, work: impl FnOnce() -> R) -> R {
+    burst(|| {
+        let result = work();
+        let touched = BURST.try_with(|burst| burst.borrow_mut().as_mut().map(std::mem::take)).ok().flatten();
+        for outbox in touched.into_iter().flatten() {
+            if !held.0.iter().any(|known| Arc::ptr_eq(known, &outbox)) {
+                held.0.push(outbox);
+            }
+        }
+        result
+    })
+}
+
 /// Run `work`, which submits calls; all that it sends to one server leaves in one system call.
 ///
 /// A burst inside a burst belongs to the outer one. `work` must not wait for a reply.
