@@ -155,6 +155,7 @@ impl Snapshot {
 }
 
 struct Entry {
+    name: String,
     tool: Arc<dyn Tool>,
     /// The description of a constant tool, made once.
     constant: OnceLock<Arc<Definition>>,
@@ -165,19 +166,50 @@ struct Entry {
 }
 
 impl Entry {
-    fn new(tool: Arc<dyn Tool>) -> Self {
-        Self { tool, constant: OnceLock::new(), compiled: OnceLock::new(), complained: OnceLock::new() }
+    fn new(name: String, tool: Arc<dyn Tool>) -> Self {
+        Self { name, tool, constant: OnceLock::new(), compiled: OnceLock::new(), complained: OnceLock::new() }
     }
 
     fn describe(&self) -> Result<Arc<Definition>> {
         if let Some(known) = self.constant.get() {
             return Ok(Arc::clone(known));
         }
-        let definition = Arc::new(self.tool.definition()?);
+        let definition = self.tool.definition()?;
         if self.tool.is_constant() {
             return Ok(Arc::clone(self.constant.get_or_init(|| definition)));
         }
         Ok(definition)
+    }
+}
+
+/// Built-in tools before those of MCP servers, each by name.
+fn order(name: &str) -> (bool, &str) {
+    (name.starts_with("mcp_"), name)
+}
+
+/// The entries by name in the order of registration, and in the model's order: kept at each change, since
+/// sorting two hundred names anew would be most of what a change costs.
+#[derive(Default)]
+struct Tools {
+    named: IndexMap<String, Arc<Entry>>,
+    ordered: Vec<Arc<Entry>>,
+}
+
+impl Tools {
+    fn insert(&mut self, entry: Entry) -> Option<Arc<Entry>> {
+        let entry = Arc::new(entry);
+        match self.ordered.binary_search_by(|known| order(&known.name).cmp(&order(&entry.name))) {
+            Ok(at) => self.ordered[at] = Arc::clone(&entry),
+            Err(at) => self.ordered.insert(at, Arc::clone(&entry)),
+        }
+        self.named.insert(entry.name.clone(), entry)
+    }
+
+    fn remove(&mut self, name: &str) -> Option<Arc<Entry>> {
+        if let Ok(at) = self.ordered.binary_search_by(|known| order(&known.name).cmp(&order(name))) {
+            self.ordered.remove(at);
+        }
+        self.named.shift_remove(name)
     }
 }
 
@@ -186,7 +218,7 @@ type Subscriber = Arc<dyn Fn(u64) + Send + Sync>;
 /// Tools by name. See the module's text.
 #[derive(Default)]
 pub struct Registry {
-    tools: RwLock<IndexMap<String, Arc<Entry>>>,
+    tools: RwLock<Tools>,
     generation: AtomicU64,
     snapshot: Mutex<Option<Arc<Snapshot>>>,
     subscribers: Mutex<HashMap<u64, Subscriber>>,
@@ -217,15 +249,14 @@ impl Registry {
 
     /// Add a tool under `name`; returns the tool that it replaced.
     pub fn register_as(&self, name: String, tool: Arc<dyn Tool>) -> Option<Arc<dyn Tool>> {
-        let entry = Arc::new(Entry::new(tool));
-        let old = self.tools.write().insert(name, entry);
+        let old = self.tools.write().insert(Entry::new(name, tool));
         self.changed();
         old.map(|entry| Arc::clone(&entry.tool))
     }
 
     /// Remove a tool; an unknown name is no error.
     pub fn unregister(&self, name: &str) -> Option<Arc<dyn Tool>> {
-        let old = self.tools.write().shift_remove(name)?;
+        let old = self.tools.write().remove(name)?;
         self.changed();
         Some(Arc::clone(&old.tool))
     }
@@ -239,12 +270,10 @@ impl Registry {
         {
             let mut tools = self.tools.write();
             for name in removed {
-                dropped.extend(tools.shift_remove(name));
+                dropped.extend(tools.remove(name));
             }
             for tool in added {
-                let name = tool.spec().name.clone();
-                let entry = Arc::new(Entry::new(tool));
-                dropped.extend(tools.insert(name, entry));
+                dropped.extend(tools.insert(Entry::new(tool.spec().name.clone(), tool)));
             }
         }
         self.changed();
@@ -252,22 +281,22 @@ impl Registry {
 
     /// The tool of that name.
     pub fn get(&self, name: &str) -> Option<Arc<dyn Tool>> {
-        self.tools.read().get(name).map(|entry| Arc::clone(&entry.tool))
+        self.tools.read().named.get(name).map(|entry| Arc::clone(&entry.tool))
     }
 
     /// Whether there is a tool of that name.
     pub fn has(&self, name: &str) -> bool {
-        self.tools.read().contains_key(name)
+        self.tools.read().named.contains_key(name)
     }
 
     /// How many tools there are.
     pub fn len(&self) -> usize {
-        self.tools.read().len()
+        self.tools.read().named.len()
     }
 
     /// Whether there is no tool at all.
     pub fn is_empty(&self) -> bool {
-        self.tools.read().is_empty()
+        self.tools.read().named.is_empty()
     }
 
     /// Look at the tools that nothing but this registry holds; those of a registry in use are left out.
@@ -275,8 +304,9 @@ impl Registry {
     /// For garbage collectors, which may not wait and may only follow what is owned once.
     pub fn for_each_unshared(&self, mut look: impl FnMut(&dyn Tool)) {
         let Some(tools) = self.tools.try_read() else { return };
-        for entry in tools.values() {
-            if Arc::strong_count(entry) == 1 && Arc::strong_count(&entry.tool) == 1 {
+        for entry in tools.named.values() {
+            // The model's order holds each entry as well.
+            if Arc::strong_count(entry) == 2 && Arc::strong_count(&entry.tool) == 1 {
                 look(&*entry.tool);
             }
         }
@@ -284,12 +314,12 @@ impl Registry {
 
     /// The names in the order of registration.
     pub fn names(&self) -> Vec<String> {
-        self.tools.read().keys().cloned().collect()
+        self.tools.read().named.keys().cloned().collect()
     }
 
     /// The tools in the order of registration.
     pub fn tools(&self) -> Vec<Arc<dyn Tool>> {
-        self.tools.read().values().map(|entry| Arc::clone(&entry.tool)).collect()
+        self.tools.read().named.values().map(|entry| Arc::clone(&entry.tool)).collect()
     }
 
     /// A number that grows with each change.
@@ -303,11 +333,15 @@ impl Registry {
         let mut stale = Vec::new();
         {
             let mut tools = self.tools.write();
-            for (key, entry) in tools.iter_mut() {
-                if name.is_none_or(|name| name == key) {
-                    let fresh = Arc::new(Entry::new(Arc::clone(&entry.tool)));
-                    stale.push(std::mem::replace(entry, fresh));
-                }
+            let renewed: Vec<Arc<Entry>> = tools
+                .ordered
+                .iter()
+                .filter(|entry| name.is_none_or(|name| name == entry.name))
+                .cloned()
+                .collect();
+            for entry in renewed {
+                stale.extend(tools.insert(Entry::new(entry.name.clone(), Arc::clone(&entry.tool))));
+                stale.push(entry);
             }
         }
         drop(stale);
@@ -326,8 +360,7 @@ impl Registry {
             {
                 return Arc::clone(known);
             }
-            let entries: Vec<(String, Arc<Entry>)> =
-                self.tools.read().iter().map(|(k, v)| (k.clone(), Arc::clone(v))).collect();
+            let entries = self.tools.read().ordered.clone();
             let built = Arc::new(describe(generation, &entries));
             rounds += 1;
             if self.generation() == generation || rounds == 3 {
@@ -356,7 +389,7 @@ impl Registry {
     /// # Errors
     /// [`Error::NotFound`] and [`Error::InvalidArguments`].
     pub fn prepare(&self, name: &str, arguments: Value) -> Result<(Arc<dyn Tool>, Arguments)> {
-        let entry = self.tools.read().get(name).cloned();
+        let entry = self.tools.read().named.get(name).cloned();
         let Some(entry) = entry else { return Err(self.not_found(name)) };
         let compiled = entry.compiled.get_or_init(|| {
             let compiled = CompiledSchema::compile(entry.tool.spec().checked_schema());
@@ -383,23 +416,23 @@ impl Registry {
     }
 }
 
-fn describe(generation: u64, entries: &[(String, Arc<Entry>)]) -> Snapshot {
+fn describe(generation: u64, entries: &[Arc<Entry>]) -> Snapshot {
     let mut definitions = Vec::with_capacity(entries.len());
     let mut skipped = Vec::new();
-    for (name, entry) in entries {
+    for entry in entries {
         match entry.describe() {
             Ok(definition) => definitions.push(definition),
             Err(error) => {
                 if entry.complained.set(()).is_ok() {
-                    tracing::warn!(tool = name, %error, "tool left out of the definitions");
+                    tracing::warn!(tool = entry.name, %error, "tool left out of the definitions");
                 }
-                skipped.push((name.clone(), error));
+                skipped.push((entry.name.clone(), error));
             }
         }
     }
-    definitions.sort_by(|a, b| {
-        let key = |d: &Definition| d.name.starts_with("mcp_");
-        key(a).cmp(&key(b)).then_with(|| a.name.cmp(&b.name))
-    });
+    // A tool may describe itself under another name than it is registered under.
+    if !definitions.is_sorted_by(|a, b| order(&a.name) <= order(&b.name)) {
+        definitions.sort_by(|a, b| order(&a.name).cmp(&order(&b.name)));
+    }
     Snapshot { generation, definitions, skipped, wire: OnceLock::new() }
 }

@@ -323,8 +323,8 @@ pub trait Tool: Any + Send + Sync {
     ///
     /// # Errors
     /// When user code fails to describe the tool; the tool is then left out of the list.
-    fn definition(&self) -> Result<Definition> {
-        Ok(Definition::of(&self.spec()))
+    fn definition(&self) -> Result<Arc<Definition>> {
+        Ok(Arc::new(Definition::of(&self.spec())))
     }
 
     /// Whether calls may run beside other concurrency-safe calls.

@@ -65,6 +65,8 @@ pub(crate) struct PyTool {
     /// Whether `parameters` never changes, so that it is read once.
     constant: bool,
     known: Mutex<Option<Arc<Known>>>,
+    /// The definition as it was last, if only its description can change.
+    described: Mutex<Option<Arc<Definition>>>,
     spec: Arc<ToolSpec>,
     /// The loop that ran at registration, for calls from Rust.
     home: Option<pyo3_async_runtimes::TaskLocals>,
@@ -140,6 +142,7 @@ impl PyTool {
             context_aware: object.hasattr(intern!(py, "set_context"))?,
             constant: constant_parameters(&class)?,
             known: Mutex::new(None),
+            described: Mutex::new(None),
             spec: Arc::new(spec),
             home: pyo3_async_runtimes::TaskLocals::with_running_loop(py).ok(),
             object: object.clone().unbind(),
@@ -179,8 +182,8 @@ impl PyTool {
 
     /// Read `parameters` again at the next call.
     pub(crate) fn forget(&self) {
-        let old = self.known.lock().take();
-        drop(old);
+        let (known, described) = (self.known.lock().take(), self.described.lock().take());
+        drop((known, described));
     }
 
     fn remember(&self, source: &Bound<'_, PyAny>, compiled: PySchema, warning: Option<String>) -> Arc<Known> {
@@ -194,7 +197,7 @@ impl PyTool {
         known
     }
 
-    fn describe(&self, py: Python<'_>) -> PyResult<Definition> {
+    fn describe(&self, py: Python<'_>) -> PyResult<Arc<Definition>> {
         let object = self.object.bind(py);
         let own = self.own_schema || (!self.constant && object.hasattr(intern!(py, "to_schema"))?);
         if own {
@@ -204,10 +207,21 @@ impl PyTool {
                 .map_err(|_| PyTypeError::new_err("to_schema() must return a dict"))?;
             let name = schema_name(&schema)?;
             let body = PyDefinition { dict: schema.unbind(), parts: None };
-            return Ok(Definition::foreign(name, Box::new(body)));
+            return Ok(Arc::new(Definition::foreign(name, Box::new(body))));
         }
-        let name = object.getattr(intern!(py, "name"))?;
+        // The registered name: a call under any other would find nothing.
+        let name = PyString::new(py, &self.spec.name);
         let description = object.getattr(intern!(py, "description"))?;
+        // With a constant schema only the description can have changed.
+        let described = self.described.lock().clone();
+        if let Some(definition) = described
+            && let Some(body) =
+                definition.as_foreign().and_then(|body| body.as_any().downcast_ref::<PyDefinition>())
+            && let Some(parts) = &body.parts
+            && (description.is(&parts.description) || description.eq(&parts.description).unwrap_or(false))
+        {
+            return Ok(definition);
+        }
         let (parameters, json) = if self.constant {
             let known = self.schema(py)?;
             (known.source.bind(py).clone(), Some(known))
@@ -221,10 +235,19 @@ impl PyTool {
         let dict = PyDict::new(py);
         dict.set_item(intern!(py, "type"), intern!(py, "function"))?;
         dict.set_item(intern!(py, "function"), function)?;
-        let parts =
-            json.map(|known| Parts { name: name.clone().unbind(), description: description.unbind(), known });
+        let constant = json.is_some();
+        let parts = json.map(|known| Parts {
+            name: name.clone().into_any().unbind(),
+            description: description.unbind(),
+            known,
+        });
         let body = PyDefinition { dict: dict.unbind(), parts };
-        Ok(Definition::foreign(name.extract::<String>()?, Box::new(body)))
+        let definition = Arc::new(Definition::foreign(self.spec.name.clone(), Box::new(body)));
+        if constant {
+            let old = self.described.lock().replace(Arc::clone(&definition));
+            drop(old);
+        }
+        Ok(definition)
     }
 }
 
@@ -367,7 +390,7 @@ impl Tool for PyTool {
         }
     }
 
-    fn definition(&self) -> Result<Definition> {
+    fn definition(&self) -> Result<Arc<Definition>> {
         if let Some(native) = &self.native {
             return native.definition();
         }
