@@ -25,7 +25,7 @@ BIN = Path(sys.executable).parent
 RUSTC = ["-C", "strip=none"]
 
 # What is made when the module is loaded, which pyo3 cannot describe; stubtest holds it against the module.
-OBJECTS = "CURRENT_CALL: ContextVar[CurrentCall | None]\n"
+OBJECTS = "CURRENT_CALL: ContextVar[CurrentCall | str | None]\n"
 IMPORTS = "from contextvars import ContextVar\n"
 
 

@@ -13,8 +13,9 @@ use tokio::{
 
 static RUNTIME: OnceLock<Mutex<Option<(u32, &'static Runtime)>>> = OnceLock::new();
 
-/// Worker threads: enough for reading a dozen servers, few enough for small machines.
-const WORKERS: usize = 2;
+/// Worker threads. Reading servers is light work, blocking work has threads of its own, and a second
+/// worker costs each reply a wake-up that looks for work to steal.
+const WORKERS: usize = 1;
 
 /// The handle of the process-wide runtime.
 ///

@@ -22,7 +22,7 @@ from typing import Any
 
 import table
 import tree
-from rows import IMPORT_MEMORY, IMPORT_TIME, OURS, PLAIN, REFERENCE, ROWS, SDK, Row
+from rows import IMPORT_MEMORY, IMPORT_TIME, OURS, PACKAGE_TIME, PLAIN, REFERENCE, ROWS, SDK, Row
 from side import Side, measure_import
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -153,24 +153,29 @@ def summary(turns: list[dict[str, float]], scale: float) -> dict[str, Any]:
 
 
 def imports(pythons: dict[str, str], rounds: int | None) -> list[tuple[Row, Sides]]:
-    """Time and memory of the import, in fresh processes."""
-    turns: dict[str, list[dict[str, Any]]] = {OURS: [], REFERENCE: []}
-    for who in turns:
-        # The first one compiles and fills the cache of the system.
-        measure_import(who, pythons[who])
-    for _ in range(rounds or IMPORT_TIME.rounds):
+    """Time and memory of imports, in fresh processes: of the package alone, and of all that is used."""
+    found: list[tuple[Row, Sides]] = []
+    for everything, row in ((False, PACKAGE_TIME), (True, IMPORT_TIME)):
+        turns: dict[str, list[dict[str, Any]]] = {OURS: [], REFERENCE: []}
+        for who in turns:
+            # The first one compiles and fills the cache of the system.
+            measure_import(who, pythons[who], everything=everything)
+        for _ in range(rounds or row.rounds):
+            for who, done in turns.items():
+                done.append(measure_import(who, pythons[who], everything=everything))
+        times: Sides = {}
+        memory: Sides = {}
         for who, done in turns.items():
-            done.append(measure_import(who, pythons[who]))
-    times: Sides = {}
-    memory: Sides = {}
-    for who, done in turns.items():
-        errors = [turn for turn in done if "error" in turn]
-        if errors:
-            times[who] = memory[who] = errors[0]
-            continue
-        times[who] = summary(done, table.SCALE[IMPORT_TIME.unit])
-        memory[who] = {"wall": statistics.median(turn["memory"] for turn in done), "turns": len(done)}
-    return [(IMPORT_TIME, times), (IMPORT_MEMORY, memory)]
+            errors = [turn for turn in done if "error" in turn]
+            if errors:
+                times[who] = memory[who] = errors[0]
+                continue
+            times[who] = summary(done, table.SCALE[row.unit])
+            memory[who] = {"wall": statistics.median(turn["memory"] for turn in done), "turns": len(done)}
+        found.append((row, times))
+        if everything:
+            found.append((IMPORT_MEMORY, memory))
+    return found
 
 
 def describe(pythons: dict[str, str], load: float) -> dict[str, Any]:

@@ -12,6 +12,7 @@ HERE = Path(__file__).resolve().parent
 #: Seconds that a command may take; a slow machine needs half a minute for the slowest.
 PATIENCE = 300.0
 
+_PACKAGE = {"ours": "import nanobot_tools", "reference": "import nanobot.agent.tools"}
 _IMPORTS = {
     "ours": """
 from nanobot_tools import Tool, ToolExecutor, ToolLoader, ToolRegistry, connect_mcp_servers, tool
@@ -90,9 +91,9 @@ class Side:
         self._process.stdout.close()
 
 
-def measure_import(who: str, python: str) -> dict[str, Any]:
+def measure_import(who: str, python: str, *, everything: bool) -> dict[str, Any]:
     """Seconds and megabytes that the import of a side takes in a fresh process."""
-    program = _PROBE.format(imports=_IMPORTS[who])
+    program = _PROBE.format(imports=(_IMPORTS if everything else _PACKAGE)[who])
     done = subprocess.run(
         [python, "-c", program], capture_output=True, text=True, timeout=PATIENCE, stdin=subprocess.DEVNULL
     )

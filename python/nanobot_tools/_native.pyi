@@ -736,4 +736,4 @@ def to_json(obj: Any) -> bytes:
     Raises `TypeError` for what has no JSON form, `ValueError` for NaN, Infinity and too deep nesting.
     """
 
-CURRENT_CALL: ContextVar[CurrentCall | None]
+CURRENT_CALL: ContextVar[CurrentCall | str | None]

@@ -9,7 +9,6 @@ from typing import Any
 from . import _dispatch
 from ._native import (
     CURRENT_CALL,
-    CurrentCall,
     NativeRegistry,
     RegistrySnapshot,
     Subscription,
@@ -60,7 +59,8 @@ class ToolRegistry(NativeRegistry):
                 return step
             return await step
         tool, arguments, how = step
-        token = CURRENT_CALL.set(CurrentCall(name))
+        # The name stands for a call that nobody asks for; `current_call` makes one of it.
+        token = CURRENT_CALL.set(name)
         try:
             if how == 0:
                 result = await tool.execute(**arguments)

@@ -134,5 +134,15 @@ pub(crate) fn variable(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {
 #[pyfunction]
 pub(crate) fn current_call(py: Python<'_>) -> PyResult<Option<Py<CurrentCall>>> {
     let current = variable(py)?.call_method0(intern!(py, "get"))?;
-    Ok(current.cast_into::<CurrentCall>().ok().map(Bound::unbind))
+    match current.cast_into::<CurrentCall>() {
+        Ok(call) => Ok(Some(call.unbind())),
+        Err(other) => {
+            let name = other.into_inner();
+            if name.is_none() {
+                Ok(None)
+            } else {
+                Ok(Some(Py::new(py, CurrentCall::new(name.unbind(), None))?))
+            }
+        }
+    }
 }

@@ -47,7 +47,11 @@ pub(crate) enum Mode {
 pub(crate) struct Known {
     source: Py<PyAny>,
     pub(crate) compiled: PySchema,
-    /// The object as JSON, for definitions.
+}
+
+/// A schema that never changes, for definitions: those need it long before any call does.
+struct Constant {
+    schema: Py<PyAny>,
     json: OnceLock<Vec<u8>>,
 }
 
@@ -63,7 +67,8 @@ pub(crate) struct PyTool {
     own_schema: bool,
     pub(crate) context_aware: bool,
     /// Whether `parameters` never changes, so that it is read once.
-    constant: bool,
+    is_constant: bool,
+    constant: Mutex<Option<Arc<Constant>>>,
     known: Mutex<Option<Arc<Known>>>,
     /// The definition as it was last, if only its description can change.
     described: Mutex<Option<Arc<Definition>>>,
@@ -140,7 +145,8 @@ impl PyTool {
             own_validate: !inherits(&class, intern!(py, "validate_params"), "Tool.validate_params")?,
             own_schema: !inherits(&class, intern!(py, "to_schema"), "Tool.to_schema")?,
             context_aware: object.hasattr(intern!(py, "set_context"))?,
-            constant: constant_parameters(&class)?,
+            is_constant: constant_parameters(&class)?,
+            constant: Mutex::new(None),
             known: Mutex::new(None),
             described: Mutex::new(None),
             spec: Arc::new(spec),
@@ -153,7 +159,7 @@ impl PyTool {
     pub(crate) fn schema(&self, py: Python<'_>) -> PyResult<Arc<Known>> {
         let known = self.known.lock().clone();
         if let Some(known) = &known
-            && (self.constant || self.native.is_some())
+            && (self.is_constant || self.native.is_some())
         {
             return Ok(Arc::clone(known));
         }
@@ -162,6 +168,11 @@ impl PyTool {
             let compiled = PySchema::compile(&schema);
             let warning = compiled.warning().map(str::to_owned);
             return Ok(self.remember(&py.None().into_bound(py), compiled, warning));
+        }
+        if self.is_constant {
+            let schema = self.constant(py)?.schema.clone_ref(py).into_bound(py);
+            let (compiled, warning) = validate::compile(&schema);
+            return Ok(self.remember(&schema, compiled, warning));
         }
         let object = self.object.bind(py);
         let source = match object.getattr_opt(intern!(py, "parameters"))? {
@@ -180,17 +191,34 @@ impl PyTool {
         Ok(self.remember(&source, compiled, warning))
     }
 
+    /// The schema of a class that has it from `tool_parameters`.
+    fn constant(&self, py: Python<'_>) -> PyResult<Arc<Constant>> {
+        if let Some(known) = self.constant.lock().clone() {
+            return Ok(known);
+        }
+        let object = self.object.bind(py);
+        // Our decorator leaves the schema itself on the class; nanobot's getter copies it.
+        let schema = match object.get_type().getattr_opt(intern!(py, "_constant_parameters"))? {
+            Some(schema) => schema,
+            None => object.getattr(intern!(py, "parameters"))?,
+        };
+        let constant = Arc::new(Constant { schema: schema.unbind(), json: OnceLock::new() });
+        let old = self.constant.lock().replace(Arc::clone(&constant));
+        drop(old);
+        Ok(constant)
+    }
+
     /// Read `parameters` again at the next call.
     pub(crate) fn forget(&self) {
-        let (known, described) = (self.known.lock().take(), self.described.lock().take());
-        drop((known, described));
+        let known = (self.known.lock().take(), self.described.lock().take(), self.constant.lock().take());
+        drop(known);
     }
 
     fn remember(&self, source: &Bound<'_, PyAny>, compiled: PySchema, warning: Option<String>) -> Arc<Known> {
         if let Some(warning) = warning {
             tracing::warn!(tool = self.spec.name, warning, "schema not usable as it is");
         }
-        let known = Arc::new(Known { source: source.clone().unbind(), compiled, json: OnceLock::new() });
+        let known = Arc::new(Known { source: source.clone().unbind(), compiled });
         // The old one is dropped outside the lock: it holds Python objects.
         let old = self.known.lock().replace(Arc::clone(&known));
         drop(old);
@@ -199,7 +227,7 @@ impl PyTool {
 
     fn describe(&self, py: Python<'_>) -> PyResult<Arc<Definition>> {
         let object = self.object.bind(py);
-        let own = self.own_schema || (!self.constant && object.hasattr(intern!(py, "to_schema"))?);
+        let own = self.own_schema || (!self.is_constant && object.hasattr(intern!(py, "to_schema"))?);
         if own {
             let schema = object.call_method0(intern!(py, "to_schema"))?;
             let schema = schema
@@ -222,9 +250,9 @@ impl PyTool {
         {
             return Ok(definition);
         }
-        let (parameters, json) = if self.constant {
-            let known = self.schema(py)?;
-            (known.source.bind(py).clone(), Some(known))
+        let (parameters, json) = if self.is_constant {
+            let constant = self.constant(py)?;
+            (constant.schema.bind(py).clone(), Some(constant))
         } else {
             (object.getattr(intern!(py, "parameters"))?, None)
         };
@@ -235,15 +263,15 @@ impl PyTool {
         let dict = PyDict::new(py);
         dict.set_item(intern!(py, "type"), intern!(py, "function"))?;
         dict.set_item(intern!(py, "function"), function)?;
-        let constant = json.is_some();
-        let parts = json.map(|known| Parts {
+        let lasting = json.is_some();
+        let parts = json.map(|constant| Parts {
             name: name.clone().into_any().unbind(),
             description: description.unbind(),
-            known,
+            constant,
         });
         let body = PyDefinition { dict: dict.unbind(), parts };
         let definition = Arc::new(Definition::foreign(self.spec.name.clone(), Box::new(body)));
-        if constant {
+        if lasting {
             let old = self.described.lock().replace(Arc::clone(&definition));
             drop(old);
         }
@@ -315,7 +343,7 @@ pub(crate) struct PyDefinition {
 struct Parts {
     name: Py<PyAny>,
     description: Py<PyAny>,
-    known: Arc<Known>,
+    constant: Arc<Constant>,
 }
 
 impl Foreign for PyDefinition {
@@ -329,12 +357,12 @@ impl Foreign for PyDefinition {
             out.extend_from_slice(br#","description":"#);
             convert::write_json(parts.description.bind(py), out)?;
             out.extend_from_slice(br#","parameters":"#);
-            if let Some(json) = parts.known.json.get() {
+            if let Some(json) = parts.constant.json.get() {
                 out.extend_from_slice(json);
             } else {
                 let mut json = Vec::with_capacity(512);
-                convert::write_json(parts.known.source.bind(py), &mut json)?;
-                out.extend_from_slice(parts.known.json.get_or_init(|| json));
+                convert::write_json(parts.constant.schema.bind(py), &mut json)?;
+                out.extend_from_slice(parts.constant.json.get_or_init(|| json));
             }
             out.extend_from_slice(b"}}");
             Ok(())
