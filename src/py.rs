@@ -22,6 +22,7 @@ mod native;
 mod outcome;
 mod pytool;
 mod registry;
+mod run;
 mod validate;
 
 use pyo3::prelude::*;
@@ -37,13 +38,14 @@ mod _native {
         call::ToolCall,
         convert::to_json,
         current::{CurrentCall, current_call},
-        executor::{NativeExecutor, PyRun},
+        executor::NativeExecutor,
         job::Job,
         log::flush_logs,
         mcp::{NativeConnection, check_server, connect_server},
         native::{NativeTool, find_files_tool, grep_tool},
         outcome::ToolOutcome,
         registry::{NativeRegistry, RegistrySnapshot, Subscription},
+        run::PyRun,
         validate::PyCompiledSchema,
     };
 

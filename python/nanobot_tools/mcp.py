@@ -11,7 +11,7 @@ from typing import Any
 
 from . import _native
 from ._native import NativeConnection, NativeTool
-from .base import Tool
+from ._native_tool import NativeBackedTool
 from .errors import ConfigError, NanobotToolsError
 from .registry import ToolRegistry
 
@@ -30,47 +30,17 @@ _FIELDS = (
 _open: weakref.WeakSet[MCPConnection] = weakref.WeakSet()
 
 
-class MCPToolWrapper(Tool):
+class MCPToolWrapper(NativeBackedTool):
     """A tool of an MCP server.
 
     Made by :func:`connect_mcp_servers`. Its name is ``mcp_<server>_<tool>``; calls are checked against the
     server's own schema, and made natively.
     """
 
-    _plugin_discoverable = False
-
     def __init__(self, native: NativeTool, server_name: str, original_name: str) -> None:
         self._native_tool = native
         self._server_name = server_name
         self._original_name = original_name
-        self._name = native.name
-
-    @property
-    def name(self) -> str:
-        """``mcp_<server>_<tool>``, made fit for providers."""
-        return self._name
-
-    @property
-    def description(self) -> str:
-        """The server's description, or the tool's raw name."""
-        return self._native_tool.description
-
-    @property
-    def parameters(self) -> dict[str, Any]:
-        """The schema as the model sees it."""
-        parameters: dict[str, Any] = self._native_tool.parameters
-        return parameters
-
-    @property
-    def read_only(self) -> bool:
-        """Whether the server marks the tool as read-only and its entry trusts that."""
-        return self._native_tool.read_only
-
-    async def execute(self, /, **kwargs: Any) -> Any:
-        """Call the tool on its server; returns text, or an error ``ToolResult``."""
-        return await _native.call_native(self._native_tool, kwargs)
-
-    execute._runs_native_tool = True  # type: ignore[attr-defined]
 
 
 class MCPConnection:

@@ -18,7 +18,7 @@ use futures_util::FutureExt as _;
 use parking_lot::Mutex;
 use pyo3::{intern, prelude::*, sync::PyOnceLock, types::PyDict};
 
-use super::executor::Run;
+use super::run::Run;
 use crate::{
     Completion, Result, Running, ToolOutput,
     mcp::{self, Held},

@@ -10,7 +10,7 @@ use std::{
 
 use pyo3::{intern, prelude::*, sync::PyOnceLock};
 
-use super::{errors, executor::Run};
+use super::{errors, run::Run};
 use crate::{Error, Progress, executor::Limiter};
 
 /// The call inside which the current code runs; from `current_call()`.

@@ -26,10 +26,10 @@ use pyo3::{
 use super::{
     call::ToolCall,
     current::{self, CurrentCall},
-    executor::Run,
     outcome::{self, Shown, ToolOutcome},
     pytool::Mode,
     registry::{self, Prepared, py_tool},
+    run::Run,
 };
 use crate::{Error, Tool};
 

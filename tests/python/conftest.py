@@ -32,11 +32,20 @@ settings.register_profile("ci", deadline=None, derandomize=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 
+def _reference() -> Path:
+    return Path(os.environ.get("NBTOOLS_REFERENCE_PYTHON", ROOT / ".venvs/reference/bin/python"))
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Refuse to pass in continuous integration by leaving out what compares with the reference."""
+    if os.environ.get("CI") and not os.access(_reference(), os.X_OK):
+        raise pytest.UsageError(f"no reference interpreter at {_reference()}: run `make test`")
+
+
 @pytest.fixture(scope="session")
 def reference_python() -> Path:
     """The interpreter that has nanobot-ai, the implementation to compare with."""
-    default = ROOT / ".venvs/reference/bin/python"
-    path = Path(os.environ.get("NBTOOLS_REFERENCE_PYTHON", default))
+    path = _reference()
     if not os.access(path, os.X_OK):
         pytest.fail(f"no reference interpreter at {path}: run `make test`, or set NBTOOLS_REFERENCE_PYTHON")
     return path

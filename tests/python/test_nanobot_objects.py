@@ -64,7 +64,8 @@ def test_tools_of_nanobots_own_classes_are_registered_called_and_batched(referen
         assert ours.get_definitions() == reference.get_definitions()
 
         async def main():
-            for arguments in ({"x": "5"}, {"x": 2}, {"x": 3}, {"x": 0}, {}, '{"x": 1}', {"arguments": {"x": 1}}):
+            odd = ['{"x": 1}', {"arguments": {"x": 1}}, {}]
+            for arguments in [{"x": "5"}, {"x": 2}, {"x": 3}, {"x": 0}, *odd]:
                 mine = await ours.execute("theirs", arguments)
                 theirs = await reference.execute("theirs", arguments)
                 assert mine == theirs, (mine, theirs)
@@ -99,8 +100,8 @@ def test_nanobots_own_built_in_tools_work_here(reference_python: Path, tmp_path:
         assert ours.get_definitions() == reference.get_definitions()
 
         async def main():
-            for name, arguments in [("list_dir", {{"path": "."}}), ("read_file", {{"path": "a.txt", "limit": "1"}}),
-                                    ("read_file", {{"path": "missing"}}), ("read_file", {{"pth": "a.txt"}})]:
+            reads = [{{"path": "a.txt", "limit": "1"}}, {{"path": "missing"}}, {{"pth": "a.txt"}}]
+            for name, arguments in [("list_dir", {{"path": "."}}), *(("read_file", read) for read in reads)]:
                 assert await ours.execute(name, arguments) == await reference.execute(name, arguments)
             executor = ToolExecutor(ours)
             calls = [ToolCall("read_file", {{"path": "a.txt"}}),

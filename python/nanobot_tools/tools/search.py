@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from .. import _native
+from .._native_tool import NativeBackedTool
 from ..base import Tool
 
 __all__ = ["FindFilesTool", "GrepTool"]
 
 
-class _NativeSearchTool(Tool):
+class _NativeSearchTool(NativeBackedTool):
     """What both tools share: the workspace policy and the native tool that keeps it.
 
     Args:
@@ -35,11 +36,9 @@ class _NativeSearchTool(Tool):
     """
 
     _scopes = {"core", "subagent"}  # noqa: RUF012 - the loader reads it as nanobot's tools declare it
-    _plugin_discoverable = False
     config_key = "file"
 
     _make: ClassVar[Callable[..., _native.NativeTool]]
-    _native_tool: _native.NativeTool
 
     def __init__(
         self,
@@ -87,37 +86,6 @@ class _NativeSearchTool(Tool):
             restrict_to_workspace=restrict,
             sandbox_restricts_workspace=sandbox,
         )
-
-    @property
-    def name(self) -> str:
-        """The name that the model uses."""
-        return self._native_tool.name
-
-    @property
-    def description(self) -> str:
-        """What the model is told about the tool."""
-        return self._native_tool.description
-
-    @property
-    def parameters(self) -> dict[str, Any]:
-        """The JSON Schema of the arguments; a new dict each time."""
-        parameters: dict[str, Any] = self._native_tool.parameters
-        return parameters
-
-    @property
-    def read_only(self) -> bool:
-        """True: searching has no side effect."""
-        return self._native_tool.read_only
-
-    async def execute(self, /, **kwargs: Any) -> Any:
-        """Run the search with arguments that were cast and validated.
-
-        Returns:
-            The text for the model; a ``ToolResult`` that is an error when the search failed.
-        """
-        return await _native.call_native(self._native_tool, kwargs)
-
-    execute._runs_native_tool = True  # type: ignore[attr-defined]
 
 
 class FindFilesTool(_NativeSearchTool):
