@@ -26,5 +26,3 @@ pub use tool::{
     Arguments, BoxFuture, CallContext, Completion, Foreign, ForeignPayload, FunctionTool, Payload, Progress,
     ProgressSink, Tool, ToolCall, ToolOutput, ToolSpec,
 };
-
-use tool::panic_text;

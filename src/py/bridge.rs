@@ -310,7 +310,8 @@ pub(crate) fn spawn<T: Send + 'static>(
     let task = crate::spawn(async move {
         // A panic fails this one call; without an answer its future would wait for ever.
         let result = AssertUnwindSafe(work).catch_unwind().await;
-        let result = result.unwrap_or_else(|panic| Err(crate::Error::Panic(crate::panic_text(&*panic))));
+        let result =
+            result.unwrap_or_else(|panic| Err(crate::Error::Panic(crate::tool::panic_text(&*panic))));
         queue.push(Item::Call(Box::new(move |py| {
             let future = waiting.bind(py);
             let settled = (|| {

@@ -59,7 +59,7 @@ pub(crate) fn prepare<'py>(
         }
         Ok(Err(raised)) if !raised.is_instance_of::<PyException>(arguments.py()) => return Err(raised),
         Ok(Err(raised)) => outcome::text_of(raised.value(arguments.py()))?,
-        Err(panic) => format!("internal error: {}", crate::panic_text(&*panic)),
+        Err(panic) => format!("internal error: {}", crate::tool::panic_text(&*panic)),
     };
     let error = crate::Error::InvalidArguments {
         tool: name.to_owned(),
