@@ -276,9 +276,14 @@ impl Lane {
         self.ended.get().map(String::as_str)
     }
 
+    /// Take no more calls; those that wait go on waiting. The first reason stands.
+    pub(super) fn refuse(&self, why: &str) {
+        let _ = self.ended.set(why.to_owned());
+    }
+
     /// The connection has ended: every call that waits fails, and every later one.
     pub(super) fn end(&self, why: &str) {
-        let _ = self.ended.set(why.to_owned());
+        self.refuse(why);
         self.fail_all(self.ended.get().map_or(why, String::as_str));
         self.sweep.notify_one();
     }

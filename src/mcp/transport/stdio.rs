@@ -50,7 +50,7 @@ pub(in crate::mcp) struct Started {
 
 /// Start the server of a stdio entry, with its reader, writer and sweeper.
 ///
-/// `lost` is called once, when the server can no longer be spoken to, after all calls failed.
+/// `lost` is called once, when the server can no longer be spoken to, before the calls that wait fail.
 pub(in crate::mcp) fn start(
     server: &Arc<str>,
     config: &ServerConfig,
@@ -84,8 +84,10 @@ impl End {
     fn now(&mut self, why: &str) {
         if let Some(lost) = self.lost.take() {
             self.outbox.abandon();
-            self.lane.end(why);
+            // The connection's state changes before its calls fail, so that whoever is told sees it.
+            self.lane.refuse(why);
             lost(why);
+            self.lane.end(why);
         }
     }
 }
