@@ -107,10 +107,15 @@ impl PyTool {
         })?;
         let native = native_of(object)?;
         let class = object.get_type().into_any();
-        let base_cast = inherits(&class, intern!(py, "cast_params"), "Tool.cast_params")?
-            && inherits(&class, intern!(py, "_cast_value"), "Tool._cast_value")?
-            && inherits(&class, intern!(py, "_cast_object"), "Tool._cast_object")?
-            && plain_type_map(&class)?;
+        // Our base class knows what of it was overridden; of nanobot's the steps are looked at here.
+        let own_steps = match class.getattr_opt(intern!(py, "_casts_its_own_way"))? {
+            Some(ask) => ask.call1((object,))?.is_truthy()?,
+            None => {
+                !(inherits(&class, intern!(py, "_cast_value"), "Tool._cast_value")?
+                    && inherits(&class, intern!(py, "_cast_object"), "Tool._cast_object")?
+                    && plain_type_map(&class)?)
+            }
+        };
         let mode = match MODE.import(py, "nanobot_tools._dispatch", "mode")?.call1((object,))?.extract()? {
             0u8 => Mode::Coroutine,
             2 => Mode::Loop,
@@ -141,7 +146,7 @@ impl PyTool {
         Ok(Self {
             native,
             mode,
-            own_cast: !base_cast,
+            own_cast: own_steps || !inherits(&class, intern!(py, "cast_params"), "Tool.cast_params")?,
             own_validate: !inherits(&class, intern!(py, "validate_params"), "Tool.validate_params")?,
             own_schema: !inherits(&class, intern!(py, "to_schema"), "Tool.to_schema")?,
             context_aware: object.hasattr(intern!(py, "set_context"))?,

@@ -334,6 +334,19 @@ def test_an_overridden_cast_value_is_honoured() -> None:
     assert registry.prepare_call("sample", {"x": "abc"})[1:] == ({"x": 7}, None)
 
 
+def test_overridden_tables_of_casting_are_honoured() -> None:
+    class Ja(Sample):
+        _BOOL_TRUE = frozenset(("ja",))
+
+        @property
+        def parameters(self) -> dict[str, Any]:
+            return {"type": "object", "properties": {"x": {"type": "boolean"}}}
+
+    registry = registry_of(Ja())
+    assert registry.prepare_call("sample", {"x": "ja"})[1:] == ({"x": True}, None)
+    assert registry.prepare_call("sample", {"x": "true"})[2] is not None
+
+
 def test_user_code_that_raises_costs_only_its_call() -> None:
     class Broken(Sample):
         def validate_params(self, params: dict[str, Any]) -> list[str]:
