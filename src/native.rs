@@ -10,6 +10,7 @@
 
 mod args;
 mod dialect;
+mod failure;
 mod find_files;
 mod glob;
 mod grep;

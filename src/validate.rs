@@ -29,6 +29,7 @@ use serde_json::{Map, Value};
 pub use self::rebuild::{Edit, Edits, Kind, Name, Rebuild, Unreadable};
 #[cfg(feature = "python")]
 pub(crate) use self::render::python_float;
+pub(crate) use self::render::quote;
 use self::{cast::Caster, plan::Plans};
 use crate::error::Error;
 

@@ -19,15 +19,16 @@ use serde_json::{Map, Value, json};
 
 use super::{
     args::Args,
+    failure::Failure,
     glob::{FileType, Glob, Query},
     grep::modified,
-    paths::{self, PathError},
+    paths,
     stop::{Stop, blocking},
     walk::{Kind, is_ignored, kind_of},
     workspace::{Admitted, Workspace},
 };
 use crate::{
-    error::{Error, Result},
+    error::Result,
     tool::{Arguments, BoxFuture, CallContext, Tool, ToolOutput, ToolSpec, seconds},
 };
 
@@ -76,8 +77,7 @@ impl FindFilesTool {
     fn run(&self, arguments: &Map<String, Value>, stop: &Stop) -> Result<ToolOutput> {
         match self.find(Args(arguments), stop) {
             Ok(text) => Ok(ToolOutput::text(text)),
-            Err(Failure::Text(text)) => Ok(ToolOutput::error(text)),
-            Err(Failure::Stopped(error)) => Err(error),
+            Err(failure) => failure.into_output(PREFIX),
         }
     }
 
@@ -265,32 +265,6 @@ fn exceeded(what: &str) -> Failure {
     Failure::Text(format!(
         "Error: find_files scan exceeded {what}; narrow path, query, glob, or type and retry."
     ))
-}
-
-/// Why a call has no result.
-#[derive(Debug)]
-enum Failure {
-    /// A result that is an error.
-    Text(String),
-    Stopped(Error),
-}
-
-impl From<String> for Failure {
-    fn from(text: String) -> Self {
-        Self::Text(text)
-    }
-}
-
-impl From<Error> for Failure {
-    fn from(error: Error) -> Self {
-        Self::Stopped(error)
-    }
-}
-
-impl From<PathError> for Failure {
-    fn from(error: PathError) -> Self {
-        Self::Text(error.result_text(PREFIX))
-    }
 }
 
 impl Tool for FindFilesTool {

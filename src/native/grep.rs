@@ -19,16 +19,16 @@ use self::{
 };
 use super::{
     args::Args,
+    failure::Failure,
     glob::{FileType, Glob},
-    ordered,
-    paths::{self, PathError},
+    ordered, paths,
     pattern::{Pattern, SearchFault, Want, searcher},
     stop::{Stop, blocking},
     walk::{Candidate, Walk},
     workspace::Workspace,
 };
 use crate::{
-    error::{Error, Result},
+    error::Result,
     tool::{Arguments, BoxFuture, CallContext, Tool, ToolOutput, ToolSpec},
 };
 
@@ -122,8 +122,7 @@ impl GrepTool {
     fn run(&self, arguments: &Map<String, Value>, stop: &Stop) -> Result<ToolOutput> {
         match self.search(Args(arguments), stop) {
             Ok(text) => Ok(ToolOutput::text(text)),
-            Err(Failure::Text(text)) => Ok(ToolOutput::error(text)),
-            Err(Failure::Stopped(error)) => Err(error),
+            Err(failure) => failure.into_output(PREFIX),
         }
     }
 
@@ -178,32 +177,6 @@ impl GrepTool {
             Some(failure) => Err(failure),
             None => Ok(report.finish()),
         }
-    }
-}
-
-/// Why a call has no result.
-#[derive(Debug)]
-enum Failure {
-    /// A result that is an error.
-    Text(String),
-    Stopped(Error),
-}
-
-impl From<String> for Failure {
-    fn from(text: String) -> Self {
-        Self::Text(text)
-    }
-}
-
-impl From<Error> for Failure {
-    fn from(error: Error) -> Self {
-        Self::Stopped(error)
-    }
-}
-
-impl From<PathError> for Failure {
-    fn from(error: PathError) -> Self {
-        Self::Text(error.result_text(PREFIX))
     }
 }
 

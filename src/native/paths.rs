@@ -5,10 +5,11 @@
 
 use std::{
     ffi::{OsStr, OsString},
-    fmt::Write as _,
     fs, io,
     path::{Component, Path, PathBuf},
 };
+
+use crate::validate::quote;
 
 /// Links followed in one path before it counts as a loop.
 const MAX_LINKS: usize = 255;
@@ -56,27 +57,8 @@ fn os_text(error: &io::Error, path: &Path) -> String {
 
 /// `repr()` of a Python string.
 pub(super) fn repr(text: &str) -> String {
-    let quote = if text.contains('\'') && !text.contains('"') { '"' } else { '\'' };
     let mut out = String::with_capacity(text.len() + 2);
-    out.push(quote);
-    for c in text.chars() {
-        match c {
-            '\\' => out.push_str("\\\\"),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            c if c == quote => {
-                out.push('\\');
-                out.push(c);
-            }
-            c if c.is_control() => {
-                let code = u32::from(c);
-                let _ = write!(out, "\\x{code:02x}");
-            }
-            c => out.push(c),
-        }
-    }
-    out.push(quote);
+    quote(text, &mut out);
     out
 }
 

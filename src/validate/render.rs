@@ -73,8 +73,8 @@ pub(crate) fn python_float(value: f64) -> String {
     }
 }
 
-/// Quotes as Python chooses them.
-pub(super) fn quote(text: &str, out: &mut String) {
+/// `repr()` of a Python string: quotes as Python chooses them.
+pub(crate) fn quote(text: &str, out: &mut String) {
     let mark = if text.contains('\'') && !text.contains('"') { '"' } else { '\'' };
     out.push(mark);
     for c in text.chars() {

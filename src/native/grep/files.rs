@@ -8,8 +8,9 @@ use std::{
 
 use grep_searcher::Searcher;
 
-use super::{Failure, PREFIX};
+use super::PREFIX;
 use crate::native::{
+    failure::Failure,
     glob::{FileType, Glob},
     paths::PathError,
     pattern::{Hits, Pattern, Want},

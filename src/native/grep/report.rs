@@ -3,10 +3,11 @@
 use std::{cell::Cell, ops::ControlFlow};
 
 use super::{
-    Failure, MAX_RESULT_CHARS, Mode, Request,
+    MAX_RESULT_CHARS, Mode, Request,
     files::{Matched, Outcome},
 };
 use crate::native::{
+    failure::Failure,
     pattern::{Pattern, SearchFault},
     render::{self, Lines},
 };
