@@ -26,7 +26,7 @@ use self::{
     blocks::{Lookup, Page},
     members::Members,
 };
-use super::{artifacts::Store, transport::wire};
+use super::{artifacts::Store, wire};
 use crate::{Error, Result, ToolOutput};
 
 /// How results of one tool, resource or prompt are rendered.

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::mcp::{
     artifacts::{Encoded, Image, Kind, Origin, Refused, Store, sniff},
-    transport::wire,
+    wire,
 };
 
 /// Longest data of an unknown block that is shown.
