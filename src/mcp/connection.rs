@@ -27,7 +27,7 @@ use super::{
     inbox::Inbox,
     peer::{Peer, What},
     session::{self, About, List, Terms},
-    transport::{Carrier, process::Process, stdio},
+    transport::{Carrier, process::Process, stdio, streamable_http},
     wrap::{self, Capability, Limits, Link, McpTool, Offer, Wrapper},
 };
 use crate::{
@@ -271,7 +271,12 @@ async fn attempt(
             peer.carry_by(Arc::clone(&started.carrier) as Arc<dyn Carrier>);
             leash = Some(Leash(started.listen(inbox)));
         }
-        (TransportKind::Sse | TransportKind::StreamableHttp, Some(_)) => {
+        (TransportKind::StreamableHttp, Some(client)) => {
+            let carrier =
+                streamable_http::open(name, &config.url, client.clone(), inbox).map_err(|e| e.to_string())?;
+            peer.carry_by(carrier);
+        }
+        (TransportKind::Sse, Some(_)) => {
             return Err(format!("the transport {} is not supported yet", config.transport.as_str()).into());
         }
     }

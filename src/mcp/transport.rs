@@ -6,14 +6,18 @@
 //! they are read.
 //!
 //! `process` starts and ends a child with everything it started, `outbox` writes to it, `frame` cuts
-//! bytes into lines, `stdio` puts them together.
+//! bytes into lines, `stdio` puts them together. `streamable_http` and `sse` share `http`.
 
 mod frame;
+mod http;
 #[cfg(any(windows, test))]
 mod launcher;
 mod outbox;
 pub(super) mod process;
 pub(super) mod stdio;
+pub(super) mod streamable_http;
+#[cfg(test)]
+mod testing;
 
 pub use outbox::{Held, burst, hold};
 
