@@ -15,7 +15,8 @@ use serde::{
 use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
 
-use super::{Failure, wire};
+use super::Failure;
+use crate::mcp::wire;
 use crate::{
     Error,
     net::{NetError, Response, excerpt, redacted},

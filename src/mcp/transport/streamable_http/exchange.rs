@@ -6,11 +6,10 @@ use super::{
     super::{
         Failure, Receiver,
         http::{self as common, Answer, Gate, Refusal},
-        wire,
     },
     Message, Sent, Shared,
 };
-use crate::net::Response;
+use crate::{mcp::wire, net::Response};
 
 /// A request that is under way. Whichever way its task ends, its call does not wait on.
 pub(super) struct Exchange {
