@@ -13,6 +13,8 @@ mod decode;
 mod file;
 mod kind;
 mod sweep;
+#[cfg(test)]
+mod tests;
 
 use std::{
     fs, io,
