@@ -198,6 +198,28 @@ fn prompts_are_the_contents_of_their_messages() {
 }
 
 #[test]
+fn structured_content_stands_in_for_text_without_its_data() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = base64(&[PNG, &[7; 300][..]].concat());
+    let result = json!({"content": [], "structuredContent": {"n": 1, "image": data}});
+    let output = call_result(&raw(&result.to_string()), &storing(folder.path()), &given).unwrap();
+    let shown = output.as_text().unwrap();
+    assert!(shown.starts_with(r#"{"n":1,"image":"[image/png, 312 bytes, stored as "#), "{shown}");
+    assert_eq!(
+        serde_json::from_str::<Value>(output.structured.unwrap().get()).unwrap(),
+        result["structuredContent"]
+    );
+    // Beside an image as well, where there is no text.
+    let result =
+        json!({"content": [{"type": "image", "data": data}], "structuredContent": {"n": 1, "image": data}});
+    let output = call_result(&raw(&result.to_string()), &storing(folder.path()), &given).unwrap();
+    let parsed: Value = serde_json::from_str(output.as_text().unwrap()).unwrap();
+    assert!(
+        parsed["text"].as_str().unwrap().starts_with(r#"{"n":1,"image":"[image/png, 312 bytes, stored as "#)
+    );
+}
+
+#[test]
 fn a_long_text_is_shown_in_part_and_kept_whole() {
     let folder = tempfile::tempdir().unwrap();
     let long: String =

@@ -143,6 +143,7 @@ fn the_oldest_make_room_and_what_cannot_go_makes_the_folder_full() {
     store.put(Kind::Blob, &[3; 40], None).unwrap();
     assert!(!Path::new(&first).exists() && Path::new(&second).exists());
     assert_eq!(store.put(Kind::Blob, &[4; 101], None), Err(Refused::Full));
+    assert!(Path::new(&second).exists());
     // What was stored just now stays.
     age(Path::new(&second), 0);
     assert_eq!(
@@ -156,6 +157,7 @@ fn the_oldest_make_room_and_what_cannot_go_makes_the_folder_full() {
     assert_eq!(fresh.put(Kind::Blob, &[6; 40], None), Err(Refused::Full));
     assert!(foreign.exists());
     fs::remove_file(foreign).unwrap();
+    names(&day(&store)).iter().for_each(|name| age(&day(&store).join(name), 1));
     fresh.sweep();
     assert!(fresh.put(Kind::Blob, &[6; 40], None).is_ok());
 }
