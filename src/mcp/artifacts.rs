@@ -19,6 +19,7 @@ mod tests;
 use std::{
     fs, io,
     path::{Path, PathBuf},
+    sync::atomic::{AtomicBool, Ordering},
     time::{Duration, Instant},
 };
 
@@ -115,8 +116,7 @@ pub struct Store {
     root: PathBuf,
     limits: Limits,
     usage: Mutex<Usage>,
-    /// Held while this process sweeps; apart from `usage`, which is never held for long.
-    sweeping: Mutex<()>,
+    sweeping: AtomicBool,
 }
 
 /// What the folder holds, as far as this process knows.
@@ -141,7 +141,7 @@ impl Store {
 
     /// A store with limits of its own.
     pub fn with_limits(root: impl Into<PathBuf>, limits: Limits) -> Self {
-        Self { root: root.into(), limits, usage: Mutex::default(), sweeping: Mutex::default() }
+        Self { root: root.into(), limits, usage: Mutex::default(), sweeping: AtomicBool::new(false) }
     }
 
     /// Where artifacts go when no folder is configured: the reference's `~/.nanobot/media/generated`
@@ -182,7 +182,6 @@ impl Store {
     /// Remove what is too old, and the oldest if there is too much; at most some hundreds of files
     /// at once. Runs by itself as things are stored.
     pub fn sweep(&self) {
-        let _sweeping = self.sweeping.lock();
         let bytes = self.swept(0);
         *self.usage.lock() = Usage { bytes, swept: Some(Instant::now()), futile: false };
     }
@@ -235,6 +234,7 @@ impl Store {
         self.make_room(length)?;
         let now = Local::now();
         let day = file::day(&self.root, &now.format("%Y-%m-%d").to_string())?;
+        utf8(&day)?;
         // As Python's `isoformat` writes it.
         Ok((day, now.format("%Y-%m-%dT%H:%M:%S%.6f%:z").to_string()))
     }
@@ -250,14 +250,11 @@ impl Store {
             let stale = usage.swept.is_none_or(|at| at.elapsed() > every);
             (stale || full(&usage) && !usage.futile, full(&usage))
         };
-        // While another thread sweeps, what is known will do, unless it is that there is no room.
-        let sweeping = match due {
-            true if is_full => Some(self.sweeping.lock()),
-            true => self.sweeping.try_lock(),
-            false => None,
-        };
-        if sweeping.is_some() {
+        // While another thread sweeps, what is known will do, unless it is that there is no room; two
+        // sweeps at once do no harm, as those of two processes do none.
+        if due && (!self.sweeping.swap(true, Ordering::AcqRel) || is_full) {
             let bytes = self.swept(length);
+            self.sweeping.store(false, Ordering::Release);
             let mut usage = self.usage.lock();
             *usage = Usage { bytes, swept: Some(Instant::now()), futile: false };
             usage.futile = full(&usage);

@@ -157,7 +157,9 @@ fn the_oldest_make_room_and_what_cannot_go_makes_the_folder_full() {
     assert_eq!(fresh.put(Kind::Blob, &[6; 40], None), Err(Refused::Full));
     assert!(foreign.exists());
     fs::remove_file(foreign).unwrap();
-    names(&day(&store)).iter().for_each(|name| age(&day(&store).join(name), 1));
+    for name in names(&day(&store)) {
+        age(&day(&store).join(name), 1);
+    }
     fresh.sweep();
     assert!(fresh.put(Kind::Blob, &[6; 40], None).is_ok());
 }
@@ -193,6 +195,16 @@ fn many_writers_of_one_thing_agree() {
     let paths: Vec<Vec<String>> = writers.into_iter().map(|writer| writer.join().unwrap()).collect();
     assert!(paths.iter().step_by(2).all(|all| *all == paths[0]));
     assert_eq!(names(&day(&store)).len(), 40);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_folder_whose_name_a_model_cannot_be_told_gets_no_files() {
+    use std::os::unix::ffi::OsStrExt as _;
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::new(folder.path().join(std::ffi::OsStr::from_bytes(b"caf\xe9")));
+    assert!(store.put(Kind::Blob, b"x", None).is_err() && store.put_image(PNG, ORIGIN).is_err());
+    assert!(names(&day(&store)).is_empty());
 }
 
 #[test]
