@@ -17,12 +17,13 @@ import sys
 import tempfile
 from pathlib import Path
 from typing import Any
+from unittest.mock import AsyncMock, patch
 
 from loguru import logger  # type: ignore[import-not-found]
 from nanobot.agent.tools import mcp as nanobot_mcp  # type: ignore[import-not-found]
 from nanobot.config.loader import set_config_path  # type: ignore[import-not-found]
 
-from mcp import types  # type: ignore[import-not-found]
+from mcp import McpError, types  # type: ignore[import-not-found]
 
 RESULTS = {
     "call": types.CallToolResult,
@@ -31,20 +32,34 @@ RESULTS = {
 }
 
 
+FAILURES = {
+    "TimeoutError": TimeoutError(),
+    "CancelledError": asyncio.CancelledError(),
+    "RuntimeError": RuntimeError("why"),
+    "McpError": McpError(types.ErrorData(code=-32000, message="why")),
+    "ConnectionResetError": ConnectionResetError("why"),
+}
+
+
 class Session:
     """A session that has one answer to everything."""
 
-    def __init__(self, kind: str, result: dict[str, Any]) -> None:
-        self._result = RESULTS[kind].model_validate(result)
+    def __init__(self, answer: Any) -> None:
+        self._answer = answer
+
+    async def _reply(self) -> Any:
+        if isinstance(self._answer, BaseException):
+            raise self._answer
+        return self._answer
 
     async def call_tool(self, name: str, arguments: Any = None) -> Any:
-        return self._result
+        return await self._reply()
 
     async def read_resource(self, uri: Any) -> Any:
-        return self._result
+        return await self._reply()
 
     async def get_prompt(self, name: str, arguments: Any = None) -> Any:
-        return self._result
+        return await self._reply()
 
 
 def wrapper(kind: str, session: Session) -> Any:
@@ -56,7 +71,10 @@ def wrapper(kind: str, session: Session) -> Any:
 
 
 def shown(case: dict[str, Any], root: Path) -> str:
-    tool = wrapper(case["kind"], Session(case["kind"], case["result"]))
+    answer = (
+        FAILURES[case["raises"]] if "raises" in case else RESULTS[case["kind"]].model_validate(case["result"])
+    )
+    tool = wrapper(case["kind"], Session(answer))
     text = str(asyncio.run(tool.execute(**case.get("arguments", {}))))
     text = text.replace(str(root.resolve() / "media/generated"), "ROOT")
     text = re.sub(r"img_[0-9a-f]+", "img_ID", text)
@@ -69,6 +87,10 @@ def main() -> None:
     fixture = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     with tempfile.TemporaryDirectory() as folder:
         set_config_path(Path(folder) / "config.json")
+        # A call that lost its connection is tried again after a second.
+        with patch.object(nanobot_mcp.asyncio, "sleep", AsyncMock()):
+            for case in fixture["failures"]:
+                case["reference"] = shown(case, Path(folder))
         for case in fixture["cases"]:
             case["reference"] = shown(case, Path(folder))
     json.dump(fixture, sys.stdout, ensure_ascii=False, indent=1)
