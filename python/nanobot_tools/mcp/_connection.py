@@ -9,11 +9,11 @@ import weakref
 from collections.abc import Mapping
 from typing import Any
 
-from . import _native
-from ._native import NativeConnection, NativeTool
-from ._native_tool import NativeBackedTool
-from .errors import ConfigError, NanobotToolsError
-from .registry import ToolRegistry
+from .. import _native
+from .._native import NativeConnection, NativeTool
+from .._native_tool import NativeBackedTool
+from ..errors import ConfigError, NanobotToolsError
+from ..registry import ToolRegistry
 
 __all__ = ["MCPConnection", "MCPToolWrapper", "connect_mcp_servers"]
 
