@@ -2,6 +2,17 @@
 
 from __future__ import annotations
 
-from ._connection import MCPConnection, MCPToolWrapper, connect_mcp_servers
+from ._callbacks import MCPCallbacks
+from ._connect import connect_mcp_server, connect_mcp_servers
+from ._connection import MCPConnection
+from .wrappers import MCPPromptWrapper, MCPResourceWrapper, MCPToolWrapper
 
-__all__ = ["MCPConnection", "MCPToolWrapper", "connect_mcp_servers"]
+__all__ = [
+    "MCPCallbacks",
+    "MCPConnection",
+    "MCPPromptWrapper",
+    "MCPResourceWrapper",
+    "MCPToolWrapper",
+    "connect_mcp_server",
+    "connect_mcp_servers",
+]
