@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
-from ._connection import MCPConnection, MCPToolWrapper, connect_mcp_servers
+from ._connection import MCPConnection, connect_mcp_servers
+from .wrappers import MCPPromptWrapper, MCPResourceWrapper, MCPToolWrapper
 
-__all__ = ["MCPConnection", "MCPToolWrapper", "connect_mcp_servers"]
+__all__ = [
+    "MCPConnection",
+    "MCPPromptWrapper",
+    "MCPResourceWrapper",
+    "MCPToolWrapper",
+    "connect_mcp_servers",
+]

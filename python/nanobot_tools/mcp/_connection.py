@@ -11,11 +11,11 @@ from typing import Any
 
 from .. import _native
 from .._native import NativeConnection, NativeTool
-from .._native_tool import NativeBackedTool
 from ..errors import ConfigError, NanobotToolsError
 from ..registry import ToolRegistry
+from .wrappers import MCPToolWrapper
 
-__all__ = ["MCPConnection", "MCPToolWrapper", "connect_mcp_servers"]
+__all__ = ["MCPConnection", "connect_mcp_servers"]
 
 _log = logging.getLogger("nanobot_tools.mcp")
 
@@ -28,19 +28,6 @@ _FIELDS = (
 )  # fmt: skip
 
 _open: weakref.WeakSet[MCPConnection] = weakref.WeakSet()
-
-
-class MCPToolWrapper(NativeBackedTool):
-    """A tool of an MCP server.
-
-    Made by :func:`connect_mcp_servers`. Its name is ``mcp_<server>_<tool>``; calls are checked against the
-    server's own schema, and made natively.
-    """
-
-    def __init__(self, native: NativeTool, server_name: str, original_name: str) -> None:
-        self._native_tool = native
-        self._server_name = server_name
-        self._original_name = original_name
 
 
 class MCPConnection:
@@ -68,8 +55,15 @@ class MCPConnection:
         for note in self._native.claim_names(taken):
             _log.warning("MCP server %r: %s", self.name, note)
         self._registry = registry
-        self._wrappers = [MCPToolWrapper(tool, self.name, raw) for raw, tool in self._native.tools]
+        self._wrappers = [
+            MCPToolWrapper._of_native(self, tool, self.name, _original_name=raw, _tool_timeout=tool.timeout)
+            for raw, tool in self._native.tools
+        ]
         registry.apply([], list(self._wrappers))
+
+    def _find_native(self, raw_name: str) -> NativeTool | None:
+        """The native tool of that raw name, for wrappers made by hand."""
+        return next((tool for raw, tool in self._native.tools if raw == raw_name), None)
 
     @property
     def name(self) -> str:
