@@ -69,6 +69,12 @@ impl NativeTool {
         self.spec.concurrency_safe()
     }
 
+    /// Seconds that one call may take, or `None`.
+    #[getter]
+    fn timeout(&self) -> Option<f64> {
+        self.spec.timeout.map(|limit| limit.as_secs_f64())
+    }
+
     /// Run the tool and wait for it, for scripts without an event loop.
     ///
     /// The arguments are a JSON object and are not validated. Returns the text and whether it is an
