@@ -39,7 +39,9 @@ def elicitation_result(params: Mapping[str, Any], answer: Any) -> dict[str, Any]
     if isinstance(answer, str):
         answer = {"action": answer}
     if not isinstance(answer, Mapping):
-        raise TypeError(f"the elicitation callback must return a dict or a string, not {type(answer).__name__}")
+        raise TypeError(
+            f"the elicitation callback must return a dict or a string, not {type(answer).__name__}"
+        )
     action = answer.get("action")
     if action not in _ACTIONS:
         raise ValueError(f"the action must be one of {', '.join(_ACTIONS)}, not {action!r}")
@@ -50,7 +52,7 @@ def elicitation_result(params: Mapping[str, Any], answer: Any) -> dict[str, Any]
 
 
 def fill_form(schema: Any, content: Any) -> dict[str, Any]:
-    """What was entered into a form, with the schema's defaults for what was not (SEP-1034), cast and validated.
+    """What was entered into a form, cast and validated, with the schema's defaults for what was not.
 
     Raises:
         TypeError: The content is no mapping.

@@ -21,24 +21,25 @@ class MCPCallbacks:
     """What answers the requests of MCP servers, and hears of their news.
 
     Each may be a plain function or a coroutine function. Plain functions run in the default executor of the
-    loop on which the connection was made, coroutines on that loop; so neither may hold it up. What is left out
-    is not announced to servers, and declined if one asks all the same. An exception is logged, and the server
-    gets a JSON-RPC error with its text (code -32603, or that of an :class:`~nanobot_tools.MCPError`). When the
-    server takes a request back or the connection ends, the coroutine is cancelled. The time that a request
-    takes to be answered does not count against the time limits of calls.
+    loop on which the connection was made, coroutines on that loop; so neither may hold it up. What is left
+    out is not announced to servers, and declined if one asks all the same. An exception is logged, and the
+    server gets a JSON-RPC error with its text (code -32603, or that of an :class:`~nanobot_tools.MCPError`).
+    When the server takes a request back or the connection ends, the coroutine is cancelled. The time that a
+    request takes to be answered does not count against the time limits of calls.
 
     Attributes:
-        sampling: Asks a model, for ``sampling/createMessage``. Gets the server's name and the request's params
-            (``messages``, ``maxTokens``, ``systemPrompt``, ...); returns the result: ``role``, ``content``,
-            ``model`` and perhaps ``stopReason``. Specification: "Client Features / Sampling".
-        elicitation: Asks the user, for ``elicitation/create``. Gets the server's name and the request's params:
-            with ``mode`` "form" (which is the default) a ``message`` and a ``requestedSchema``, with "url" a
-            ``message`` and a ``url`` to open. Returns ``{"action": "accept", "content": {...}}``, or just
-            ``"accept"``, ``"decline"`` or ``"cancel"``. Fields of an accepted form that are left out get the
-            schema's defaults; the content is cast and validated. Specification: "Client Features / Elicitation".
-        roots: The folders that servers may work in, for ``roots/list``: paths, ``file://`` addresses, or dicts
-            with ``uri`` and ``name``; or a callback that gets the server's name and returns such a list.
-            Specification: "Client Features / Roots".
+        sampling: Asks a model, for ``sampling/createMessage``. Gets the server's name and the request's
+            params (``messages``, ``maxTokens``, ``systemPrompt``, ...); returns the result: ``role``,
+            ``content``, ``model`` and perhaps ``stopReason``. Specification: "Client Features / Sampling".
+        elicitation: Asks the user, for ``elicitation/create``. Gets the server's name and the request's
+            params: with ``mode`` "form" (which is the default) a ``message`` and a ``requestedSchema``, with
+            "url" a ``message`` and a ``url`` to open. Returns ``{"action": "accept", "content": {...}}``, or
+            just ``"accept"``, ``"decline"`` or ``"cancel"``. Fields of an accepted form that are left out get
+            the schema's defaults (SEP-1034); the content is cast and validated. Specification: "Client
+            Features / Elicitation".
+        roots: The folders that servers may work in, for ``roots/list``: paths, ``file://`` addresses, or
+            dicts with ``uri`` and ``name``; or a callback that gets the server's name and returns such a
+            list. Specification: "Client Features / Roots".
         resource_updated: Hears that a resource has changed that was subscribed to; gets the server's name and
             the resource's URI. What changes several times before the callback is done is told once.
         list_changed: Hears that a server has changed a list, after the registry was refreshed; gets the
@@ -62,8 +63,8 @@ class MCPCallbacks:
 
 async def invoke(function: Callable[..., Any], *arguments: Any) -> Any:
     """Call a callback of either kind, without holding up the loop."""
-    call = getattr(function, "__call__", None)  # noqa: B004: an object may have a coroutine function there
-    if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call):
+    # Of an object that is called, the class says what kind of function it is.
+    if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__):
         return await function(*arguments)
     context = contextvars.copy_context()
     work = functools.partial(context.run, _guarded, function, arguments)

@@ -61,7 +61,7 @@ class MCPConnection:
 
     @property
     def pid(self) -> int | None:
-        """Id of the server's process, which leads its process group; ``None`` for one that is reached by HTTP."""
+        """Id of the server's process, which leads its process group; ``None`` for a server reached by HTTP."""
         return self._native.pid
 
     @property
@@ -81,7 +81,7 @@ class MCPConnection:
 
     @property
     def capabilities(self) -> dict[str, Any]:
-        """What the server says it can do, as in ``initialize`` or ``server/discover``; a new dict each time."""
+        """What the server says it can do, in ``initialize`` or ``server/discover``; a new dict each time."""
         capabilities: dict[str, Any] = self._native.capabilities
         return capabilities
 
@@ -97,7 +97,7 @@ class MCPConnection:
 
     @property
     def tools(self) -> list[_Wrapper]:
-        """What the server offers to a model, as it is registered: tools, and resources and prompts as tools."""
+        """What the server offers to a model, as it is registered: its tools, resources and prompts."""
         return list(self._wrappers)
 
     async def call_tool(
@@ -212,7 +212,7 @@ class MCPConnection:
         await self._native.subscribe(str(uri), False)
 
     async def set_logging_level(self, level: str) -> None:
-        """Say which messages the server should log, to ``logging.getLogger("nanobot_tools.mcp.server.<name>")``.
+        """Say what the server should log, to ``logging.getLogger("nanobot_tools.mcp.server.<name>")``.
 
         Args:
             level: The lowest that is wanted: ``"debug"``, ``"info"``, ``"notice"``, ``"warning"``,
@@ -298,7 +298,7 @@ class MCPConnection:
             registry.apply(gone, fresh)
 
     def _taken(self) -> set[str]:
-        """The names that others have in the registry; an earlier connection to the same server is replaced."""
+        """The names that others have in the registry; an earlier connection to this server is replaced."""
         registry = self._registry
         if registry is None:
             return set()
