@@ -42,7 +42,7 @@ mod _native {
         executor::NativeExecutor,
         job::Job,
         log::flush_logs,
-        mcp::{NativeConnection, check_server, connect_server},
+        mcp::{Answer, NativeConnection, check_server, connect_server},
         mcp_render::{mcp_name, normalise_openai, render_mcp_result},
         native::{NativeTool, find_files_tool, grep_tool},
         outcome::ToolOutcome,

@@ -61,7 +61,7 @@ class MCPConnection:
 
     @property
     def pid(self) -> int | None:
-        """Id of the server's process, which leads its process group; ``None`` for a server reached by HTTP."""
+        """Id of the server's process, which leads its group; ``None`` for a server that is reached by HTTP."""
         return self._native.pid
 
     @property
