@@ -7,8 +7,8 @@ mod host;
 
 use std::{collections::HashSet, sync::Arc};
 
-use pyo3::{exceptions::PyValueError, prelude::*, types::PyList};
-use serde_json::{Value, value::RawValue};
+use pyo3::{exceptions::{PyTypeError, PyValueError}, prelude::*, types::PyList};
+use serde_json::{Map, Value, value::RawValue};
 
 pub(crate) use self::host::Answer;
 use self::host::PyHost;
@@ -19,7 +19,7 @@ use super::{
     registry::native_arguments,
 };
 use crate::{
-    CallContext, Progress, ProgressSink, Result, Tool,
+    CallContext, Progress, ProgressSink, Tool,
     mcp::{Capability, Connection, List, ServerConfig, connect_with},
 };
 
@@ -74,7 +74,7 @@ impl NativeConnection {
     /// What was odd about the entry or the server without being fatal.
     #[getter]
     fn warnings(&self) -> Vec<String> {
-        self.0.warnings().to_vec()
+        self.0.warnings()
     }
 
     /// The last lines that the server wrote to stderr.
@@ -92,8 +92,10 @@ impl NativeConnection {
     /// What the server offers to a model: `("tool" | "resource" | "prompt", raw name or address, tool)` each.
     #[getter]
     fn offers(&self) -> Vec<(&'static str, String, NativeTool)> {
-        let tools = self.0.tools().into_iter();
+        let (tools, extras) = (self.0.tools(), self.0.extras());
         tools
+            .into_iter()
+            .chain(extras)
             .map(|tool| {
                 let kind = match tool.capability() {
                     Capability::Tool => "tool",
@@ -134,7 +136,7 @@ impl NativeConnection {
         params: &Bound<'py, PyAny>,
         timeout: Option<f64>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let params = convert::to_value(params)?;
+        let params = object(params)?;
         let context = context(timeout)?;
         let connection = Arc::clone(&self.0);
         bridge::spawn(py, async move { connection.request(&method, params, context).await }, objects)
@@ -142,7 +144,8 @@ impl NativeConnection {
 
     /// Send any notification.
     fn notify(&self, method: &str, params: &Bound<'_, PyAny>) -> PyResult<()> {
-        self.0.notify(method, convert::to_value(params)?).map_err(errors::to_py)
+        let params = object(params)?;
+        self.0.notify(method, Some(&params).filter(|params| !params.is_empty())).map_err(errors::to_py)
     }
 
     /// Read a whole list as the server sends it; a future of the items as objects.
@@ -169,19 +172,19 @@ impl NativeConnection {
     /// Hear of changes of a resource, or no more; a future.
     fn subscribe<'py>(&self, py: Python<'py>, uri: String, on: bool) -> PyResult<Bound<'py, PyAny>> {
         let connection = Arc::clone(&self.0);
-        bridge::spawn(py, async move { connection.subscribe(&uri, on).await }, none)
+        bridge::spawn(
+            py,
+            async move {
+                if on { connection.subscribe(&uri).await } else { connection.unsubscribe(&uri).await }
+            },
+            none,
+        )
     }
 
     /// Say which messages the server should log; a future.
     fn set_logging_level<'py>(&self, py: Python<'py>, level: String) -> PyResult<Bound<'py, PyAny>> {
         let connection = Arc::clone(&self.0);
-        bridge::spawn(py, async move { connection.set_log_level(&level).await }, none)
-    }
-
-    /// Wait for a sign of life; a future.
-    fn ping<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let connection = Arc::clone(&self.0);
-        bridge::spawn(py, async move { connection.ping().await }, none)
+        bridge::spawn(py, async move { connection.set_logging_level(&level).await }, none)
     }
 
     /// Close the connection and end the server; a future. Closing twice does nothing more.
@@ -209,6 +212,14 @@ fn none(py: Python<'_>, (): ()) -> PyResult<Py<PyAny>> {
 
 fn objects(py: Python<'_>, raw: Box<RawValue>) -> PyResult<Py<PyAny>> {
     Ok(convert::loads(py, raw.get())?.unbind())
+}
+
+/// The parameters of a request.
+fn object(params: &Bound<'_, PyAny>) -> PyResult<Map<String, Value>> {
+    match convert::to_value(params)? {
+        Value::Object(map) => Ok(map),
+        _ => Err(PyTypeError::new_err("params must be an object")),
+    }
 }
 
 fn context(timeout: Option<f64>) -> PyResult<CallContext> {

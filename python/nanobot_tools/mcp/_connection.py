@@ -80,6 +80,11 @@ class MCPConnection:
         return self._native.protocol_version
 
     @property
+    def _is_legacy(self) -> bool:
+        """Whether the server is of the era that begins with ``initialize``."""
+        return self.protocol_version < "2026-07-28"
+
+    @property
     def capabilities(self) -> dict[str, Any]:
         """What the server says it can do, in ``initialize`` or ``server/discover``; a new dict each time."""
         capabilities: dict[str, Any] = self._native.capabilities
@@ -223,8 +228,8 @@ class MCPConnection:
         await self._native.set_logging_level(level)
 
     async def ping(self) -> None:
-        """Wait for any sign of life from the server."""
-        await self._native.ping()
+        """Wait for a sign of life from the server: ``ping``, or ``server/discover`` from 2026-07-28 on."""
+        await self.request("ping" if self._is_legacy else "server/discover")
 
     async def request(
         self, method: str, params: Mapping[str, Any] | None = None, *, timeout: float | None = None
@@ -251,7 +256,7 @@ class MCPConnection:
 
         Servers of 2026-07-28 ask each time that they need them, and are told nothing.
         """
-        if self.protocol_version < "2026-07-28":
+        if self._is_legacy:
             await self.notify("notifications/roots/list_changed")
 
     async def aclose(self) -> None:
