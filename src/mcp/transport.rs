@@ -13,6 +13,7 @@ mod inbox;
 mod launcher;
 mod outbox;
 pub(super) mod process;
+pub(super) mod sse;
 pub(super) mod stdio;
 pub(super) mod streamable_http;
 #[cfg(test)]

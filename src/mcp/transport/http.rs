@@ -1,21 +1,23 @@
 //! What both HTTP transports have in common: messages as bodies, responses as replies or failures.
 
-use std::{borrow::Cow, time::Duration};
+use std::{borrow::Cow, collections::HashMap, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{
     HeaderMap, HeaderName, HeaderValue,
     header::{CONTENT_ENCODING, WWW_AUTHENTICATE},
 };
+use parking_lot::Mutex;
 use reqwest::Url;
 use serde::{
     Deserializer as _,
     de::{self, IgnoredAny, MapAccess, SeqAccess, Visitor},
 };
 use serde_json::value::RawValue;
+use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::{Failure, wire};
+use super::{Failure, Receiver, wire};
 use crate::{
     Error,
     net::{NetError, Response, excerpt, redacted},
@@ -54,11 +56,12 @@ pub(super) fn body(line: &[u8]) -> Bytes {
 /// What the protocol's era wants in headers. What HTTP cannot carry is left to the server to miss.
 pub(super) fn add_headers(headers: &mut HeaderMap, extra: &[(String, String)]) {
     for (name, value) in extra {
-        match (HeaderName::from_bytes(name.as_bytes()), HeaderValue::from_bytes(value.as_bytes())) {
-            (Ok(name), Ok(value)) => {
-                headers.insert(name, value);
-            }
-            _ => tracing::debug!(header = name, "a header cannot be sent"),
+        let (known, sent) =
+            (HeaderName::from_bytes(name.as_bytes()), HeaderValue::from_bytes(value.as_bytes()));
+        if let (Ok(known), Ok(sent)) = (known, sent) {
+            headers.insert(known, sent);
+        } else {
+            tracing::debug!(header = name, "a header cannot be sent");
         }
     }
 }
@@ -80,6 +83,104 @@ impl Gate {
         if let Some(token) = self.0 {
             // A server that is slow to take it may be quicker with the rest.
             let _ = tokio::time::timeout(GATE, token.cancelled()).await;
+        }
+    }
+}
+
+/// A request that is under way. Whichever way its task ends, its call does not wait on.
+pub(super) struct Exchange {
+    pub(super) id: i64,
+    receiver: Arc<dyn Receiver>,
+    settled: bool,
+}
+
+impl Exchange {
+    pub(super) fn new(id: i64, receiver: &Arc<dyn Receiver>) -> Self {
+        Self { id, receiver: Arc::clone(receiver), settled: false }
+    }
+
+    pub(super) fn fail(&mut self, failure: Failure) {
+        self.settled = true;
+        self.receiver.fail(self.id, failure);
+    }
+
+    /// What becomes of the request is told elsewhere.
+    pub(super) fn leave(&mut self) {
+        self.settled = true;
+    }
+
+    pub(super) fn deliver(&self, text: &str) {
+        self.receiver.deliver(text, Some(self.id));
+    }
+
+    /// The reply, as it must have been, was longer than what is read.
+    pub(super) fn too_long(&self) {
+        let text = format!("the reply has more than {MAX_EVENT} bytes");
+        self.receiver.fail(self.id, Failure::Unreadable(text));
+    }
+
+    /// All that the server had to say was delivered. If the reply was not among it, the call ends all the same.
+    pub(super) fn over(&mut self) {
+        self.fail(Failure::Unreadable("the response held no reply to the request".to_owned()));
+    }
+}
+
+impl Drop for Exchange {
+    fn drop(&mut self) {
+        if !self.settled {
+            self.fail(Failure::Lost("the connection was closed".to_owned()));
+        }
+    }
+}
+
+/// The tasks of requests that are under way.
+#[derive(Default)]
+pub(super) struct Exchanges(Mutex<Tasks>);
+
+#[derive(Default)]
+struct Tasks {
+    /// Without a handle as long as the task is being started.
+    by_id: HashMap<i64, Option<AbortHandle>>,
+    closed: bool,
+}
+
+impl Exchanges {
+    /// Run a request's task, which must say [`ended`](Self::ended).
+    pub(super) fn spawn(&self, id: i64, exchange: impl Future<Output = ()> + Send + 'static) {
+        let closed = {
+            let mut tasks = self.0.lock();
+            tasks.by_id.insert(id, None);
+            tasks.closed
+        };
+        let task = crate::spawn(exchange);
+        match self.0.lock().by_id.get_mut(&id) {
+            Some(slot) if !closed => *slot = Some(task.abort_handle()),
+            // It has ended already, or nobody waits any more.
+            _ => task.abort(),
+        }
+    }
+
+    pub(super) fn ended(&self, id: i64) {
+        self.0.lock().by_id.remove(&id);
+    }
+
+    /// Nobody waits for the request any more.
+    pub(super) fn forget(&self, id: i64) {
+        let task = self.0.lock().by_id.remove(&id);
+        if let Some(Some(task)) = task {
+            task.abort();
+        }
+    }
+
+    /// End all of them, and those to come.
+    pub(super) fn close(&self) {
+        let tasks = {
+            let mut tasks = self.0.lock();
+            tasks.closed = true;
+            std::mem::take(&mut tasks.by_id)
+        };
+        for task in tasks.into_values().flatten() {
+            task.abort();
         }
     }
 }
@@ -214,6 +315,12 @@ pub(super) async fn answer(response: &mut Response) -> Answer {
         text.push_str(&shown);
     }
     Answer::Failure(Failure::Unreadable(text))
+}
+
+/// Whether an event holds a message: by its type, or, where servers invent types, by what it looks like.
+pub(super) fn carries_message(kind: &str, data: &str) -> bool {
+    let data = data.trim_start();
+    !data.is_empty() && (kind.is_empty() || kind == "message" || data.starts_with(['{', '[']))
 }
 
 /// Whether a text is JSON to its end.

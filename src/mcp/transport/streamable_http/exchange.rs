@@ -4,54 +4,13 @@ use std::sync::Arc;
 
 use super::{
     super::{
-        Failure, Receiver,
-        http::{self as common, Answer, Gate, Refusal},
+        Failure,
+        http::{self as common, Answer, Exchange, Gate, Refusal},
         wire,
     },
     Message, Sent, Shared,
 };
 use crate::net::Response;
-
-/// A request that is under way. Whichever way its task ends, its call does not wait on.
-pub(super) struct Exchange {
-    id: i64,
-    receiver: Arc<dyn Receiver>,
-    settled: bool,
-}
-
-impl Exchange {
-    pub(super) fn new(id: i64, receiver: &Arc<dyn Receiver>) -> Self {
-        Self { id, receiver: Arc::clone(receiver), settled: false }
-    }
-
-    pub(super) fn fail(&mut self, failure: Failure) {
-        self.settled = true;
-        self.receiver.fail(self.id, failure);
-    }
-
-    pub(super) fn deliver(&self, text: &str) {
-        self.receiver.deliver(text, Some(self.id));
-    }
-
-    /// The reply, as it must have been, was longer than what is read.
-    pub(super) fn too_long(&self) {
-        let text = format!("the reply has more than {} bytes", common::MAX_EVENT);
-        self.receiver.fail(self.id, Failure::Unreadable(text));
-    }
-
-    /// All that the server had to say was delivered. If the reply was not among it, the call ends all the same.
-    pub(super) fn over(&mut self) {
-        self.fail(Failure::Unreadable("the response held no reply to the request".to_owned()));
-    }
-}
-
-impl Drop for Exchange {
-    fn drop(&mut self) {
-        if !self.settled {
-            self.fail(Failure::Lost("the connection was closed".to_owned()));
-        }
-    }
-}
 
 impl Shared {
     /// Carry a request to its reply or its failure.
@@ -80,7 +39,7 @@ impl Shared {
         if let Some((_, refusal)) = unknown {
             exchange.fail(refusal.failure);
         }
-        self.state.lock().exchanges.remove(&exchange.id);
+        self.exchanges.ended(exchange.id);
     }
 
     /// Send the request once. Gives back the refusal if the server does not know the session.

@@ -7,10 +7,9 @@ use tokio::time::Instant;
 use super::{
     super::{
         Failure,
-        http::{self as common, MAX_EVENT, Refusal},
+        http::{self as common, Exchange, MAX_EVENT, Refusal, carries_message},
     },
     Shared,
-    exchange::Exchange,
 };
 use crate::net::{
     NetError, Response,
@@ -173,15 +172,9 @@ fn deliver(exchange: &Exchange, event: Event) -> bool {
             reply
         }
         Event::Message { .. } => false,
-        Event::TooLong => {
+        Event::TooLong { .. } => {
             exchange.too_long();
             true
         }
     }
-}
-
-/// Whether an event holds a message: by its type, or, where servers invent types, by what it looks like.
-pub(super) fn carries_message(kind: &str, data: &str) -> bool {
-    let data = data.trim_start();
-    !data.is_empty() && (kind.is_empty() || kind == "message" || data.starts_with(['{', '[']))
 }

@@ -467,7 +467,7 @@ async fn a_session_that_cannot_be_renewed_fails_the_calls() {
         request(&carrier, 1, "tools/call");
         match recorder.outcome(1).await {
             Err(Failure::NotSent(text)) if broken => {
-                assert!(text.contains("503") && text.contains("maintenance"), "{text}")
+                assert!(text.contains("503") && text.contains("maintenance"), "{text}");
             }
             Err(Failure::Http { status: 404, .. }) if !broken => {}
             other => panic!("{other:?}"),
