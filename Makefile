@@ -18,6 +18,7 @@ PACKAGE := .venvs/dev/.package
 PLUGIN := .venvs/dev/.plugin
 FLOOR := target/release/examples/floor_server
 SERVERS := $(if $(shell command -v npm),tests/node/node_modules/.package-lock.json)
+SUITES := $(if $(shell command -v npm),tests/conformance/node_modules/.package-lock.json)
 
 RUST := $(shell find src -name '*.rs') Cargo.toml Cargo.lock pyproject.toml
 PLUGIN_FILES := $(shell find examples/plugin -type f -not -path '*/__pycache__/*' 2>/dev/null)
@@ -28,12 +29,12 @@ PYTHON_FOLDERS := $(wildcard python tests examples benches scripts)
 export VIRTUAL_ENV := $(DEV)
 export NBTOOLS_REFERENCE_PYTHON := $(REFERENCE)/bin/python
 
-.PHONY: demo test lint bench stubs wheel format clean
+.PHONY: demo test lint bench conformance stubs wheel format clean
 
 demo: $(PACKAGE) $(PLUGIN) $(SERVERS)
 	$(BIN)/python examples/demo.py
 
-test: lint $(PLUGIN) $(REFERENCE_READY) $(SERVERS)
+test: lint $(PLUGIN) $(REFERENCE_READY) $(SERVERS) $(SUITES)
 	cargo test --locked
 	$(if $(SERVERS),cargo test --locked --test mcp_real -- --ignored)
 	$(BIN)/python -m pytest tests/python
@@ -58,6 +59,10 @@ bench: $(PACKAGE) $(REFERENCE_READY) $(SERVERS) $(FLOOR)
 	cargo bench --locked --bench core --bench native -- --warm-up-time 1 --measurement-time 2
 	$(BIN)/python benches/python/run.py
 
+# The official suites, stable and alpha; `test` runs a few of their scenarios.
+conformance: $(PACKAGE) $(SUITES)
+	$(BIN)/python tests/conformance/run.py
+
 stubs: $(PACKAGE)
 	$(BIN)/python scripts/stubs.py --write
 
@@ -70,7 +75,7 @@ format: $(DEV_READY)
 	$(BIN)/ruff format $(PYTHON_FOLDERS)
 
 clean:
-	rm -rf target .venvs dist tests/node/node_modules .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf target .venvs dist tests/node/node_modules tests/conformance/node_modules .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	rm -f python/nanobot_tools/_native*.so
 	find python tests examples benches scripts -name __pycache__ -prune -exec rm -rf {} +
 
@@ -94,8 +99,8 @@ $(PLUGIN): $(PACKAGE) $(PLUGIN_FILES)
 	$(BIN)/python -m pip install --quiet ./examples/plugin
 	@touch $@
 
-tests/node/node_modules/.package-lock.json: tests/node/package.json tests/node/package-lock.json
-	npm ci --prefix tests/node --no-audit --no-fund --loglevel=error
+tests/%/node_modules/.package-lock.json: tests/%/package.json tests/%/package-lock.json
+	npm ci --prefix tests/$* --no-audit --no-fund --loglevel=error
 	@touch $@
 
 $(FLOOR): tests/servers/floor.rs Cargo.toml Cargo.lock

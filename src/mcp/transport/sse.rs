@@ -21,11 +21,13 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::{
     Carrier, Failure, Kind, Position, Receiver, Refused,
     http::{self as common, Exchange, Exchanges, Gate, MAX_EVENT, Refusal, carries_message},
-    wire,
 };
-use crate::net::{
-    HttpClient, NetError, Request, Response, excerpt, redacted, same_origin,
-    sse::{Event, Parser},
+use crate::{
+    mcp::wire,
+    net::{
+        HttpClient, NetError, Request, Response, excerpt, redacted, same_origin,
+        sse::{Event, Parser},
+    },
 };
 
 /// How much of a response to a POST is read for a reply that stands in the wrong place.
@@ -204,8 +206,8 @@ impl Shared {
         state.closed = true;
         let queue = std::mem::take(&mut state.queue);
         drop(state);
-        for mut outgoing in queue {
-            if let Some(exchange) = &mut outgoing.exchange {
+        for outgoing in queue {
+            if let Some(exchange) = &outgoing.exchange {
                 exchange.fail(lost.failure.clone());
             }
         }
@@ -261,12 +263,8 @@ impl Shared {
             }
             Event::Message { .. } => {}
             Event::TooLong { beginning } => {
-                let text = format!("the reply has more than {MAX_EVENT} bytes");
-                match wire::salvage_id(&beginning) {
-                    Some(id) => self.receiver.fail(id, Failure::Unreadable(text)),
-                    // Nobody can say whose reply it was.
-                    None => return Err(format!("an event has more than {MAX_EVENT} bytes")),
-                }
+                let why = format!("it has more than the {MAX_EVENT} bytes that are accepted");
+                self.receiver.undelivered(wire::salvage_id(&beginning), &why);
             }
         }
         Ok(())
@@ -324,7 +322,7 @@ impl Shared {
     }
 
     /// Post a request. Its reply comes on the stream, unless the server refuses it here.
-    async fn ask(&self, mut exchange: Exchange, outgoing: Outgoing, endpoint: Endpoint) {
+    async fn ask(&self, exchange: Exchange, outgoing: Outgoing, endpoint: Endpoint) {
         let mut response = match self.post(outgoing, endpoint).await {
             Ok(response) => response,
             Err(error) => return exchange.fail(common::failure(&error)),

@@ -6,27 +6,26 @@ use super::{
     super::{
         Failure,
         http::{self as common, Answer, Exchange, Gate, Refusal},
-        wire,
     },
     Message, Sent, Shared,
 };
-use crate::net::Response;
+use crate::{mcp::wire, net::Response};
 
 impl Shared {
     /// Carry a request to its reply or its failure.
     pub(super) async fn exchange(
         self: Arc<Self>,
-        mut exchange: Exchange,
+        exchange: Exchange,
         message: Message,
         first: bool,
         gate: Gate,
     ) {
         gate.pass().await;
-        let mut unknown = self.attempt(&mut exchange, &message, first).await;
+        let mut unknown = self.attempt(&exchange, &message, first).await;
         if let Some((sent, _)) = unknown {
             // The request was not run, since the session it was for is none. Once more, then, in a new one.
             match Arc::clone(&self).renewed(sent.generation).await {
-                Ok(()) => unknown = self.attempt(&mut exchange, &message, first).await,
+                Ok(()) => unknown = self.attempt(&exchange, &message, first).await,
                 Err(why) => {
                     let text = format!(
                         "the server no longer knows the session, and initialising again failed: {why}"
@@ -43,12 +42,7 @@ impl Shared {
     }
 
     /// Send the request once. Gives back the refusal if the server does not know the session.
-    async fn attempt(
-        &self,
-        exchange: &mut Exchange,
-        message: &Message,
-        first: bool,
-    ) -> Option<(Sent, Refusal)> {
+    async fn attempt(&self, exchange: &Exchange, message: &Message, first: bool) -> Option<(Sent, Refusal)> {
         let (response, sent) = self.post(message).await;
         let mut response = match response {
             Ok(response) => response,
@@ -77,12 +71,12 @@ impl Shared {
         None
     }
 
-    async fn answered(&self, exchange: &mut Exchange, mut response: Response) {
+    async fn answered(&self, exchange: &Exchange, mut response: Response) {
         match common::answer(&mut response).await {
             Answer::Events => self.follow(exchange, response).await,
             Answer::Text(body) => {
                 exchange.deliver(&wire::text(&body));
-                exchange.over();
+                exchange.fail(Failure::Unreadable("the response holds no reply to the request".to_owned()));
             }
             Answer::Failure(failure) => exchange.fail(failure),
         }

@@ -23,12 +23,14 @@ use super::{
     super::{
         Failure,
         http::{self as common, Answer, Refusal, carries_message},
-        wire,
     },
     Message, Shared, Target,
     stream::Stream,
 };
-use crate::net::{Response, sse::Event};
+use crate::{
+    mcp::wire,
+    net::{Response, sse::Event},
+};
 
 pub(super) type Renewal = SharedFuture<Pin<Box<dyn Future<Output = Result<(), Arc<str>>> + Send>>>;
 

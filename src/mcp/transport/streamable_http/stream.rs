@@ -102,13 +102,12 @@ impl Stream {
 impl Shared {
     /// Read the events of a reply's stream until the reply was among them. A stream that ends before is taken up
     /// where it ended, as long as it brings something, if its events have ids.
-    pub(super) async fn follow(&self, exchange: &mut Exchange, mut response: Response) {
+    pub(super) async fn follow(&self, exchange: &Exchange, mut response: Response) {
         let mut stream = Stream::default();
         let mut attempt = 0;
         loop {
             let end = stream.read(&mut response, |event| deliver(exchange, event)).await;
             if stream.answered {
-                exchange.over();
                 return;
             }
             if stream.progress {
@@ -166,11 +165,7 @@ impl Shared {
 /// Deliver an event of a reply's stream. Whether it was the reply.
 fn deliver(exchange: &Exchange, event: Event) -> bool {
     match event {
-        Event::Message { kind, data } if carries_message(&kind, &data) => {
-            let reply = common::is_reply(&data);
-            exchange.deliver(&data);
-            reply
-        }
+        Event::Message { kind, data } if carries_message(&kind, &data) => exchange.deliver(&data),
         Event::Message { .. } => false,
         Event::TooLong { .. } => {
             exchange.too_long();
