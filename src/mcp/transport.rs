@@ -14,6 +14,7 @@ mod http;
 mod launcher;
 mod outbox;
 pub(super) mod process;
+pub(super) mod sse;
 pub(super) mod stdio;
 pub(super) mod streamable_http;
 #[cfg(test)]
