@@ -33,7 +33,7 @@ pub(crate) fn render_mcp_result(
         _ => serde_json::from_str(&json).and_then(|value| messages(&value)),
     };
     let raw = raw.map_err(invalid)?;
-    let output = py.detach(|| render::call_result(&raw)).map_err(errors::to_py)?;
+    let output = py.detach(|| render::call_result(&raw, &render::RenderOptions { artifacts: None, max_result_bytes: None, server: "x".into(), tool: "x".into() }, &|_| None)).map_err(errors::to_py)?;
     match output.payload {
         Payload::Text(text) => Ok((text, output.is_error)),
         Payload::Foreign(_) => Err(PyValueError::new_err("the result is no text")),
