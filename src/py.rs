@@ -24,6 +24,7 @@ mod outcome;
 mod pytool;
 mod registry;
 mod run;
+mod schema;
 mod validate;
 
 use pyo3::prelude::*;
@@ -48,6 +49,7 @@ mod _native {
         outcome::ToolOutcome,
         registry::{NativeRegistry, RegistrySnapshot, Subscription},
         run::PyRun,
+        schema::normalize_schema,
         validate::PyCompiledSchema,
     };
 

@@ -52,6 +52,7 @@ from .schema import (
     NumberSchema,
     ObjectSchema,
     StringSchema,
+    normalize_schema,
     tool_parameters_schema,
 )
 
@@ -124,6 +125,7 @@ __all__ = [
     "current_request_context",
     "current_request_session_key",
     "is_tool_error_result",
+    "normalize_schema",
     "request_context",
     "reset_request_context",
     "tool",

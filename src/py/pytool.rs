@@ -183,8 +183,7 @@ impl PyTool {
         // A wrapper may show the model another schema than calls are checked against. Asked of the
         // class: a mock has any attribute.
         let checked = intern!(py, "_checked_schema");
-        let attribute =
-            if object.get_type().hasattr(checked)? { checked } else { intern!(py, "parameters") };
+        let attribute = if object.get_type().hasattr(checked)? { checked } else { intern!(py, "parameters") };
         let source = match object.getattr_opt(attribute)? {
             Some(source) => source,
             None => PyDict::new(py).into_any(),
