@@ -48,7 +48,7 @@ class Host:
         self._connection = weakref.ref(connection)
 
     def serve(self, method: str, params: dict[str, Any], answer: Answer) -> Callable[[], None]:
-        """Answer a request of the server; what is returned is called when nobody wants the answer any more."""
+        """Answer a request of the server; what is returned is called when nobody wants that any more."""
         task = self._spawn(self._serve(method, params, answer), f"mcp:{self._server}:{method}")
 
         def withdraw() -> None:
