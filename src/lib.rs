@@ -9,6 +9,7 @@ mod error;
 pub mod executor;
 pub mod mcp;
 pub mod native;
+pub mod net;
 mod registry;
 mod runtime;
 pub mod schema;

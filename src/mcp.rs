@@ -10,12 +10,14 @@
 //! all of it and its end. Nothing here knows the registry, Python or another server, but for
 //! [`connect_all`], which keeps names unique among the servers that it connects.
 
+pub mod artifacts;
 mod catalog;
 pub mod config;
 mod connection;
 mod expand;
 mod handler;
 mod lane;
+pub mod output_schema;
 pub mod render;
 mod session;
 mod transport;

@@ -237,12 +237,16 @@ impl Lane {
                 let _ = sink.send(Ok(result.to_owned()));
             }
             (sink @ Sink::Tool(_), Reply::Result(result)) => {
-                let rendered = catch_unwind(|| render::call_result(result))
-                    .unwrap_or_else(|panic| Err(Error::Panic(panic_text(&*panic))))
-                    .map_err(|error| match error {
-                        Error::Protocol(why) => unreadable(&why),
-                        other => other,
-                    });
+                let rendered = catch_unwind(AssertUnwindSafe(|| {
+                    // The lane knows neither the tool nor a store: data is only marked.
+                    let options = render::RenderOptions::new(Arc::clone(&self.server), "");
+                    render::call_result(result, &options, &|_| None)
+                }))
+                .unwrap_or_else(|panic| Err(Error::Panic(panic_text(&*panic))))
+                .map_err(|error| match error {
+                    Error::Protocol(why) => unreadable(&why),
+                    other => other,
+                });
                 settle(sink, rendered);
             }
         }

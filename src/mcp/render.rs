@@ -1,20 +1,59 @@
-//! The result of a call, as a model is shown it.
+//! What servers answer, as a model is shown it: results of calls, resources and prompts.
 //!
-//! Text blocks are joined by newlines; a block of another kind is marked with what it is and how
-//! large, and its data is never pasted. `structuredContent` is shown when there is no text.
-//! Whatever a server puts into a block is shown as something: an odd block is no failure.
+//! Text blocks are joined by newlines; data becomes a file in the store ([`artifacts`]), or a mark
+//! that says what it is and how large, and is never pasted. Images of a call become the JSON that
+//! the reference makes of them. `structuredContent` is shown when there is no text. Whatever a
+//! server puts into a block is shown as something: an odd block is no failure, and neither is a
+//! full disk.
+//!
+//! Text alone is decoded in one pass; everything else goes block by block through `blocks`.
+//! All of this may write files, so that it may block: see [`may_block`].
+//!
+//! [`artifacts`]: super::artifacts
+
+mod blocks;
+mod image;
+mod limit;
+mod members;
+
+use std::{borrow::Cow, sync::Arc};
 
 use serde::Deserialize;
-use serde_json::{Value, value::RawValue};
+use serde_json::value::RawValue;
 
-use super::transport::wire;
+pub(super) use self::limit::floor_boundary;
+use self::{
+    blocks::{Lookup, Page},
+    members::Members,
+};
+use super::{artifacts::Store, transport::wire};
 use crate::{Error, Result, ToolOutput};
 
+/// How results of one tool, resource or prompt are rendered.
+#[derive(Debug, Clone)]
+pub struct RenderOptions {
+    /// Where data goes; without it data is only marked.
+    pub artifacts: Option<Arc<Store>>,
+    /// Longest text in bytes; of a longer one a preview is shown. `None`: no limit.
+    pub max_result_bytes: Option<usize>,
+    /// The server's name in the configuration.
+    pub server: Arc<str>,
+    /// The name of the tool, for the log.
+    pub tool: Arc<str>,
+}
+
+impl RenderOptions {
+    /// No store and no limit.
+    pub fn new(server: impl Into<Arc<str>>, tool: impl Into<Arc<str>>) -> Self {
+        Self { artifacts: None, max_result_bytes: None, server: server.into(), tool: tool.into() }
+    }
+}
+
+/// The common case, decoded without a detour: a result with nothing but texts.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct CallResult<'a> {
-    #[serde(borrow, default)]
-    content: Option<&'a RawValue>,
+struct Plain<'a> {
+    content: Vec<TextBlock>,
     #[serde(borrow, default)]
     structured_content: Option<&'a RawValue>,
     #[serde(borrow, default)]
@@ -23,7 +62,6 @@ struct CallResult<'a> {
     result_type: Option<&'a RawValue>,
 }
 
-/// The common case, decoded without a detour: a block with nothing but its text.
 #[derive(Deserialize)]
 struct TextBlock {
     #[serde(rename = "type")]
@@ -37,130 +75,173 @@ enum TextKind {
     Text,
 }
 
-/// Longest data of an unknown block that is shown.
-const OPAQUE_SHOWN: usize = 200;
+/// What is shown when there is nothing to show.
+const NO_OUTPUT: &str = "(no output)";
 
 /// Render the result of `tools/call`.
 ///
+/// `arguments` gives what the call was given under a name, as text; `prompt` and `model` are
+/// recorded with an image, and asked for only then.
+///
 /// # Errors
-/// [`Error::Protocol`] when it is no result of a call at all.
-pub fn call_result(raw: &RawValue) -> Result<ToolOutput> {
-    let text = raw.get();
-    if !text.starts_with('{') {
-        return Err(Error::Protocol("the result is no object".to_owned()));
+/// [`Error::Protocol`] when it is no complete result of a call at all.
+pub fn call_result(
+    raw: &RawValue,
+    options: &RenderOptions,
+    arguments: &dyn Fn(&str) -> Option<String>,
+) -> Result<ToolOutput> {
+    let json = object(raw)?;
+    if let Ok(plain) = serde_json::from_str::<Plain<'_>>(json) {
+        complete(plain.result_type.map(RawValue::get))?;
+        let texts =
+            plain.content.into_iter().map(|TextBlock { kind: TextKind::Text, text }| Cow::Owned(text));
+        let text = shown(join(texts), plain.structured_content.map(RawValue::get), options);
+        return Ok(output(text, plain.structured_content, plain.is_error.map(RawValue::get)));
     }
-    match serde_json::from_str::<CallResult<'_>>(text) {
-        Ok(result) => output(&result),
-        Err(error) => {
-            let repaired = wire::repair(text);
-            let again =
-                repaired.as_deref().and_then(|text| serde_json::from_str::<CallResult<'_>>(text).ok());
-            again.map_or_else(|| Err(Error::Protocol(error.to_string())), |result| output(&result))
+    let repaired = repaired(json);
+    let result = members(repaired.as_deref().unwrap_or(json))?;
+    complete(result.get("resultType"))?;
+    let structured = result.get("structuredContent");
+    let raw_structured = structured.and_then(|json| serde_json::from_str::<&RawValue>(json).ok());
+    let mut page = Page::new(options, Some(arguments as Lookup<'_>));
+    match result.get("content") {
+        // The reference iterates over the content.
+        Some(content) if structured.is_none() && !content.starts_with(['[', '{', '"']) => {
+            return Ok(malformed("TypeError"));
         }
+        Some(content) => page.blocks(content),
+        None => {}
     }
-}
-
-fn output(result: &CallResult<'_>) -> Result<ToolOutput> {
-    if let Some(kind) = result.result_type.map(RawValue::get)
-        && kind != "\"complete\""
-    {
-        return Err(Error::Protocol(format!("results of the type {kind} are not supported")));
-    }
-    let mut text = match result.content {
-        Some(content) => blocks(content)?,
-        None => String::new(),
-    };
-    if text.is_empty() {
-        text = match result.structured_content {
-            Some(structured) => structured.get().to_owned(),
-            None => "(no output)".to_owned(),
-        };
-    }
-    let mut output = ToolOutput::text(text);
-    output.is_error = result.is_error.is_some_and(|flag| matches!(flag.get(), "true" | "\"true\"" | "1"));
-    output.structured = result.structured_content.map(ToOwned::to_owned);
-    Ok(output)
-}
-
-fn blocks(content: &RawValue) -> Result<String> {
-    if let Ok(blocks) = serde_json::from_str::<Vec<TextBlock>>(content.get()) {
-        let mut blocks = blocks.into_iter().map(|TextBlock { kind: TextKind::Text, text }| text);
-        let mut all = blocks.next().unwrap_or_default();
-        for text in blocks {
-            all.push('\n');
-            all.push_str(&text);
-        }
-        return Ok(all);
-    }
-    let content: Value = wire::from_str(content.get()).map_err(|error| Error::Protocol(error.to_string()))?;
-    Ok(match content {
-        Value::Array(items) => items.iter().map(block).collect::<Vec<_>>().join("\n"),
-        // A single block, or a bare text, where a list of blocks belongs.
-        Value::String(text) => text,
-        other => block(&other),
-    })
-}
-
-fn block(block: &Value) -> String {
-    let text = |key: &str| block.get(key).and_then(Value::as_str);
-    let mime = |fallback: &'static str| text("mimeType").unwrap_or(fallback).to_owned();
-    match text("type") {
-        Some("text") => text("text").map_or_else(|| "[text: no content]".to_owned(), str::to_owned),
-        Some("image") => format!("[image: {}, {} bytes]", mime("unknown type"), decoded_length(text("data"))),
-        Some("audio") => format!("[audio: {}, {} bytes]", mime("unknown type"), decoded_length(text("data"))),
-        Some("resource_link") => {
-            let uri = text("uri").unwrap_or("no address");
-            match text("title").or_else(|| text("name")) {
-                Some(name) => format!("[resource link: {name}, {uri}]"),
-                None => format!("[resource link: {uri}]"),
-            }
-        }
-        Some("resource") => embedded(block.get("resource").unwrap_or(&Value::Null)),
-        _ => match block {
-            Value::String(text) => text.clone(),
-            other => opaque(other),
-        },
-    }
-}
-
-/// An embedded resource: its text is text, its data is not.
-fn embedded(resource: &Value) -> String {
-    let text = |key: &str| resource.get(key).and_then(Value::as_str);
-    let uri = text("uri").unwrap_or("no address");
-    match (text("text"), text("blob")) {
-        (Some(content), _) => content.to_owned(),
-        (None, blob) => format!(
-            "[resource: {uri}, {}, {} bytes]",
-            text("mimeType").unwrap_or("unknown type"),
-            decoded_length(blob)
-        ),
-    }
-}
-
-fn opaque(block: &Value) -> String {
-    let kind = block.get("type").and_then(Value::as_str).unwrap_or("unknown block");
-    let json = block.to_string();
-    if json.len() <= OPAQUE_SHOWN {
-        format!("[{kind}: {json}]")
+    let (texts, images) = page.finish();
+    let text = if images.is_empty() {
+        shown(join(texts.into_iter()), structured, options)
     } else {
-        format!("[{kind}: {} bytes of JSON]", json.len())
+        let text = join(texts.into_iter().filter(|text| !text.is_empty()));
+        let text = if text.is_empty() { structured.unwrap_or_default().to_owned() } else { text };
+        image::result(&images, &limit::fit(text, options))?
+    };
+    Ok(output(text, raw_structured, result.get("isError")))
+}
+
+/// Render the result of `resources/read`.
+///
+/// # Errors
+/// [`Error::Protocol`] when it is no complete result at all.
+pub fn resource_result(raw: &RawValue, options: &RenderOptions) -> Result<ToolOutput> {
+    read(raw, options, "contents", |page, json| page.contents(json))
+}
+
+/// Render the result of `prompts/get`: the contents of its messages.
+///
+/// # Errors
+/// [`Error::Protocol`] when it is no complete result at all.
+pub fn prompt_result(raw: &RawValue, options: &RenderOptions) -> Result<ToolOutput> {
+    read(raw, options, "messages", |page, json| page.messages(json))
+}
+
+/// The failure of a call whose content has no meaning; `kind` is what is wrong, as Python would
+/// name the exception.
+#[must_use]
+pub fn malformed(kind: &str) -> ToolOutput {
+    ToolOutput::error(format!("(MCP tool returned malformed content: {kind})"))
+}
+
+/// Whether rendering a result may write a file: then it does not belong on a thread that others
+/// wait for. Tells by a quick look, and rather says yes.
+#[must_use]
+pub fn may_block(raw: &RawValue, options: &RenderOptions) -> bool {
+    let json = raw.get().as_bytes();
+    options.artifacts.is_some()
+        && (options.max_result_bytes.is_some_and(|limit| json.len() > limit)
+            || ["\"data\"", "\"blob\"", "data:", "\\u"]
+                .iter()
+                .any(|sign| memchr::memmem::find(json, sign.as_bytes()).is_some()))
+}
+
+fn read(
+    raw: &RawValue,
+    options: &RenderOptions,
+    member: &str,
+    fill: impl for<'p> Fn(&mut Page<'p>, &'p str),
+) -> Result<ToolOutput> {
+    let json = object(raw)?;
+    let repaired = repaired(json);
+    let result = members(repaired.as_deref().unwrap_or(json))?;
+    complete(result.get("resultType"))?;
+    let mut page = Page::new(options, None);
+    if let Some(list) = result.get(member) {
+        fill(&mut page, list);
+    }
+    Ok(ToolOutput::text(shown(join(page.finish().0.into_iter()), None, options)))
+}
+
+fn object(raw: &RawValue) -> Result<&str> {
+    let json = raw.get().trim_start();
+    if json.starts_with('{') { Ok(json) } else { Err(Error::Protocol("the result is no object".to_owned())) }
+}
+
+/// The text with lone surrogates replaced, if it may have any: strings with them do not decode.
+fn repaired(json: &str) -> Option<String> {
+    let suspect =
+        ["\\ud", "\\uD"].iter().any(|sign| memchr::memmem::find(json.as_bytes(), sign.as_bytes()).is_some());
+    if suspect { wire::repair(json) } else { None }
+}
+
+fn members(json: &str) -> Result<Members<'_>> {
+    Members::of(json).ok_or_else(|| Error::Protocol("the result cannot be read".to_owned()))
+}
+
+/// Refuses results that are not the end of the matter.
+fn complete(result_type: Option<&str>) -> Result<()> {
+    match result_type {
+        None | Some("\"complete\"" | "null") => Ok(()),
+        Some(kind) => {
+            let kind = &kind[..floor_boundary(kind, 100)];
+            Err(Error::Protocol(format!("results of the type {kind} are not supported")))
+        }
     }
 }
 
-/// How many bytes base64 stands for, also when it is wrapped into lines.
-fn decoded_length(data: Option<&str>) -> usize {
-    let significant =
-        data.unwrap_or_default().bytes().filter(|b| !b.is_ascii_whitespace() && *b != b'=').count();
-    significant * 3 / 4
+/// The text, or what stands in for it.
+fn shown(text: String, structured: Option<&str>, options: &RenderOptions) -> String {
+    let text = if text.is_empty() { structured.unwrap_or(NO_OUTPUT).to_owned() } else { text };
+    limit::fit(text, options)
+}
+
+fn join<'a>(mut texts: impl Iterator<Item = Cow<'a, str>>) -> String {
+    // A single text is moved and not copied.
+    let mut all = texts.next().map(Cow::into_owned).unwrap_or_default();
+    for text in texts {
+        all.push('\n');
+        all.push_str(&text);
+    }
+    all
+}
+
+fn output(text: String, structured: Option<&RawValue>, is_error: Option<&str>) -> ToolOutput {
+    let mut output = ToolOutput::text(text);
+    output.is_error = is_error.is_some_and(truthy);
+    output.structured = structured.map(ToOwned::to_owned);
+    output
+}
+
+/// `true` as servers write it.
+fn truthy(json: &str) -> bool {
+    let word = json.trim_matches('"').trim();
+    word.eq_ignore_ascii_case("true") || word.parse::<f64>().is_ok_and(|number| number != 0.0)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn rendered(raw: &RawValue) -> Result<ToolOutput> {
+        call_result(raw, &RenderOptions::new("s", "t"), &|_| None)
+    }
+
     fn render(json: &str) -> (String, bool) {
         let raw = RawValue::from_string(json.to_owned()).unwrap();
-        let output = call_result(&raw).unwrap();
+        let output = rendered(&raw).unwrap();
         (output.as_text().unwrap().to_owned(), output.is_error)
     }
 
@@ -180,7 +261,7 @@ mod tests {
     #[test]
     fn structured_content_is_shown_only_without_text_and_always_kept() {
         let raw = RawValue::from_string(r#"{"content":[],"structuredContent":{"n": 1e400}}"#.into()).unwrap();
-        let output = call_result(&raw).unwrap();
+        let output = rendered(&raw).unwrap();
         assert_eq!(output.as_text(), Some(r#"{"n": 1e400}"#));
         assert_eq!(output.structured.unwrap().get(), r#"{"n": 1e400}"#);
         let json = r#"{"content":[{"type":"text","text":"t"}],"structuredContent":{"n":1}}"#;
@@ -224,7 +305,7 @@ mod tests {
     #[test]
     fn an_unknown_result_type_is_an_error() {
         let raw = RawValue::from_string(r#"{"resultType":"input_required"}"#.into()).unwrap();
-        assert!(call_result(&raw).is_err());
-        assert!(call_result(&RawValue::from_string("[]".into()).unwrap()).is_err());
+        assert!(rendered(&raw).is_err());
+        assert!(rendered(&RawValue::from_string("[]".into()).unwrap()).is_err());
     }
 }
