@@ -15,6 +15,7 @@ mod catalog;
 pub mod config;
 mod connection;
 mod expand;
+pub(crate) mod fuzzing;
 mod handler;
 mod lane;
 pub mod output_schema;

@@ -16,9 +16,7 @@ use rmcp::{
     RoleClient, ServiceExt,
     model::{CallToolRequestParams, CallToolResult},
     service::RunningService,
-    transport::{
-        StreamableHttpClientTransport, streamable_http_client::StreamableHttpClientTransportConfig,
-    },
+    transport::{StreamableHttpClientTransport, streamable_http_client::StreamableHttpClientTransportConfig},
 };
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
@@ -139,7 +137,8 @@ async fn handle(command: &Value, floor: &str, row: &mut Option<Row>) -> Result<V
             let prepared = Row::prepare(floor, command["row"].as_str().unwrap_or_default()).await?;
             let result = prepared.run(1).await?;
             *row = Some(prepared);
-            let digest: String = Sha256::digest(&result).iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+            let digest: String =
+                Sha256::digest(&result).iter().take(8).map(|byte| format!("{byte:02x}")).collect();
             let start: String = result.chars().take(200).collect();
             Ok(json!({"digest": digest, "result": start}))
         }

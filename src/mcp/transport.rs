@@ -7,6 +7,7 @@
 
 mod decode;
 mod frame;
+pub(super) mod fuzzing;
 mod inbox;
 #[cfg(any(windows, test))]
 mod launcher;

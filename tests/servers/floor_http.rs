@@ -170,10 +170,11 @@ fn open_stream(shared: &Shared) -> Response<Body> {
         streams.open.insert(session, sender);
         session
     };
-    let frames: EventStream = Box::pin(stream::unfold((receiver, session), |(mut receiver, session)| async move {
-        let bytes = receiver.recv().await?;
-        Some((Ok(Frame::data(bytes)), (receiver, session)))
-    }));
+    let frames: EventStream =
+        Box::pin(stream::unfold((receiver, session), |(mut receiver, session)| async move {
+            let bytes = receiver.recv().await?;
+            Some((Ok(Frame::data(bytes)), (receiver, session)))
+        }));
     let mut response = Response::new(Either::Right(StreamBody::new(frames)));
     response.headers_mut().insert(CONTENT_TYPE, http::HeaderValue::from_static("text/event-stream"));
     response

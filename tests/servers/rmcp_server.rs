@@ -129,7 +129,8 @@ impl ServerHandler for Server {
         request: ReadResourceRequestParams,
         _: Context,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        typed::<ReadResourceResult>(json!({"contents": [{"uri": request.uri, "text": "a note"}]})).map(Into::into)
+        typed::<ReadResourceResult>(json!({"contents": [{"uri": request.uri, "text": "a note"}]}))
+            .map(Into::into)
     }
 
     async fn list_prompts(
@@ -152,9 +153,14 @@ impl ServerHandler for Server {
         .map(Into::into)
     }
 
-    async fn complete(&self, request: CompleteRequestParams, _: Context) -> Result<CompleteResult, ErrorData> {
+    async fn complete(
+        &self,
+        request: CompleteRequestParams,
+        _: Context,
+    ) -> Result<CompleteResult, ErrorData> {
         let all = ["Ada", "Alan", "Grace"];
-        let values: Vec<&str> = all.into_iter().filter(|name| name.starts_with(&request.argument.value)).collect();
+        let values: Vec<&str> =
+            all.into_iter().filter(|name| name.starts_with(&request.argument.value)).collect();
         typed(json!({"completion": {"values": values, "total": values.len(), "hasMore": false}}))
     }
 }
@@ -185,7 +191,8 @@ async fn http() -> Result<(), Box<dyn std::error::Error>> {
     loop {
         let (stream, _) = listener.accept().await?;
         let service = TowerToHyperService::new(service.clone());
-        let connection = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service);
+        let connection =
+            hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service);
         #[expect(clippy::disallowed_methods, reason = "this program is not the package")]
         tokio::spawn(connection);
     }
