@@ -21,6 +21,7 @@ NODE_SERVERS := $(if $(shell command -v npm),tests/node/node_modules/.package-lo
 # Servers in Python: each set in an environment of its own, as what they depend on does not go together.
 PYTHON_SERVERS := .venvs/servers/.ready .venvs/servers-sdk1/.ready
 SERVERS := $(NODE_SERVERS) $(PYTHON_SERVERS)
+SUITES := $(if $(shell command -v npm),tests/conformance/node_modules/.package-lock.json)
 
 RUST := $(shell find src -name '*.rs') Cargo.toml Cargo.lock pyproject.toml
 PLUGIN_FILES := $(shell find examples/plugin -type f -not -path '*/__pycache__/*' 2>/dev/null)
@@ -31,12 +32,12 @@ PYTHON_FOLDERS := $(wildcard python tests examples benches scripts)
 export VIRTUAL_ENV := $(DEV)
 export NBTOOLS_REFERENCE_PYTHON := $(REFERENCE)/bin/python
 
-.PHONY: demo test lint bench fuzz stubs wheel format clean
+.PHONY: demo test lint bench conformance fuzz stubs wheel format clean
 
 demo: $(PACKAGE) $(PLUGIN) $(NODE_SERVERS)
 	$(BIN)/python examples/demo.py
 
-test: lint $(PLUGIN) $(REFERENCE_READY) $(SERVERS)
+test: lint $(PLUGIN) $(REFERENCE_READY) $(SERVERS) $(SUITES)
 	cargo test --locked
 	$(if $(NODE_SERVERS),cargo test --locked --test mcp_real -- --ignored)
 	$(BIN)/python -m pytest tests/python
@@ -62,6 +63,10 @@ bench: $(PACKAGE) $(REFERENCE_READY) $(NODE_SERVERS) $(FLOOR)
 	cargo bench --locked --bench core --bench native -- --warm-up-time 1 --measurement-time 2
 	$(BIN)/python benches/python/run.py
 
+# The official suites, stable and alpha; `test` runs a few of their scenarios.
+conformance: $(PACKAGE) $(SUITES)
+	$(BIN)/python tests/conformance/run.py
+
 # Minutes for each target, which share the machine's time one after the other. A crash is kept in fuzz/artifacts; what
 # was found belongs into tests/corpus, where `cargo test` replays it. Sanitizers want a nightly toolchain.
 FUZZ_MINUTES ?= 10
@@ -86,7 +91,7 @@ format: $(DEV_READY)
 	$(BIN)/ruff format $(PYTHON_FOLDERS)
 
 clean:
-	rm -rf target .venvs dist tests/node/node_modules .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf target .venvs dist tests/node/node_modules tests/conformance/node_modules .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	rm -f python/nanobot_tools/_native*.so
 	find python tests examples benches scripts -name __pycache__ -prune -exec rm -rf {} +
 
@@ -115,8 +120,8 @@ $(PLUGIN): $(PACKAGE) $(PLUGIN_FILES)
 	.venvs/$*/bin/python -m pip install --quiet --requirement $<
 	@touch $@
 
-tests/node/node_modules/.package-lock.json: tests/node/package.json tests/node/package-lock.json
-	npm ci --prefix tests/node --no-audit --no-fund --loglevel=error
+tests/%/node_modules/.package-lock.json: tests/%/package.json tests/%/package-lock.json
+	npm ci --prefix tests/$* --no-audit --no-fund --loglevel=error
 	@touch $@
 
 $(FLOOR): tests/servers/floor.rs tests/servers/floor_http.rs benches/python/side_rmcp.rs Cargo.toml Cargo.lock

@@ -10,7 +10,7 @@ use nanobot_tools::{
         render::{self, RenderOptions},
     },
     net::sse::{Event, Parser},
-    schema::normalise,
+    schema::normalise::{Profile, normalise},
 };
 use serde_json::{Value, value::RawValue};
 
@@ -23,7 +23,7 @@ fn chunks(data: &[u8]) -> (&[u8], impl Iterator<Item = &[u8]>) {
 
 /// However the bytes are cut, the lines are those between the LFs; those over the limit say how long
 /// they were; and whatever is in a line, the inbox survives it and comes to an end.
-pub fn stdio(data: &[u8]) {
+pub(crate) fn stdio(data: &[u8]) {
     const LIMIT: usize = 200;
     let (whole, chunks) = chunks(data);
     let lines = fuzzing::lines(LIMIT, chunks);
@@ -43,7 +43,7 @@ pub fn stdio(data: &[u8]) {
 }
 
 /// However the bytes are cut, the events are those that the standard's own wording gives.
-pub fn sse(data: &[u8]) {
+pub(crate) fn sse(data: &[u8]) {
     let (whole, chunks) = chunks(data);
     let mut parser = Parser::new(usize::MAX);
     let mut events = Vec::new();
@@ -115,18 +115,28 @@ fn by_the_book(bytes: &[u8]) -> (Vec<Event>, String) {
     (events, last_id)
 }
 
-/// A schema for a provider is an object schema, the same each time, and not much larger than what the
-/// server sent.
-pub fn schema(data: &[u8]) {
+/// A schema for a provider is an object schema, the same each time, and not much larger than what the server sent.
+pub(crate) fn schema(data: &[u8]) {
     let Ok(schema) = serde_json::from_slice::<Value>(data) else { return };
-    let once = normalise::normalise_openai(&schema);
-    assert_eq!(once, normalise::normalise_openai(&schema));
-    assert_eq!(once["type"], "object");
+    let size = schema.to_string().len();
+    for profile in Profile::ALL {
+        let once = normalise(&schema, profile);
+        assert_eq!(once, normalise(&schema, profile), "{profile}");
+        match profile {
+            Profile::JsonSchema if schema.is_object() => assert_eq!(once, schema),
+            Profile::Gemini => assert_eq!(once["type"], "object"),
+            _ => {
+                assert_eq!(once["type"], "object", "{profile}");
+                let made = once.to_string().len();
+                assert!(made <= size * 11 / 5 + 256, "{profile}: {made} of {size}");
+            }
+        }
+    }
 }
 
 /// Whatever a result is made of, something is shown; within the limit, if there is one; and without a place
 /// for files, the same each time.
-pub fn render(data: &[u8]) {
+pub(crate) fn render(data: &[u8]) {
     const LIMIT: usize = 64;
     static STORE: OnceLock<Arc<Store>> = OnceLock::new();
     let Ok(text) = std::str::from_utf8(data) else { return };

@@ -80,6 +80,20 @@ pub enum Error {
         message: String,
         /// Text for the model.
         text: String,
+        /// What the server added.
+        data: Option<serde_json::Value>,
+    },
+    /// The server answered over HTTP with a status that is no reply.
+    #[error("{text}")]
+    Http {
+        /// The server's name in the configuration.
+        server: String,
+        /// The HTTP status.
+        status: u16,
+        /// Text for the model.
+        text: String,
+        /// The header `WWW-Authenticate`.
+        challenge: Option<String>,
     },
     /// The server's reply could not be understood.
     #[error("{0}")]
@@ -107,6 +121,7 @@ impl Error {
             Self::Connect { .. } => "connect",
             Self::Connection { .. } => "connection",
             Self::Remote { .. } => "remote",
+            Self::Http { .. } => "http",
             Self::Protocol(_) => "protocol",
             Self::Config(_) => "config",
             Self::Io(_) => "io",

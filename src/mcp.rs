@@ -1,30 +1,37 @@
 //! The MCP client.
 //!
-//! [`connect`] turns a [`ServerConfig`] into a [`Connection`]: it starts the server, shakes hands
-//! through rmcp, reads the tool list item by item and wraps each tool as an [`McpTool`], which the
-//! registry cannot tell from any other. Calls take a lane of their own beside rmcp's service loop
-//! (see `lane`), so that the calling thread writes the request and the reader settles it.
+//! [`connect`] turns a [`ServerConfig`] into a [`Connection`]: it starts or reaches the server, shakes
+//! hands in the era that the server speaks, reads its lists item by item and wraps each tool,
+//! resource and prompt as an [`McpTool`], which the registry cannot tell from any other.
 //!
-//! Boundaries: a transport (`transport`) moves lines and owns the process; `session` speaks the
-//! handshake and the lists; `catalog` and `render` decode what servers send; `connection` owns
-//! all of it and its end. Nothing here knows the registry, Python or another server, but for
-//! [`connect_all`], which keeps names unique among the servers that it connects.
+//! Boundaries: a transport (`transport`) carries texts, and owns the process if there is one; the
+//! `peer` makes requests and settles who waits, the `inbox` understands what arrives, the `handler`
+//! answers what servers ask, through a [`Delegate`]; `session` and `era` know the handshake and the
+//! lists; `catalog` and `render` decode what servers send; `connection` owns all of it and its end.
+//! Nothing here knows the registry, Python or another server, but for [`connect_all`], which keeps
+//! names unique among the servers that it connects.
 
 pub mod artifacts;
 mod catalog;
 pub mod config;
 mod connection;
+mod delegate;
+mod era;
 mod expand;
 pub(crate) mod fuzzing;
 mod handler;
-mod lane;
+mod inbox;
 pub mod output_schema;
+mod peer;
 pub mod render;
 mod session;
 mod transport;
+mod wire;
 mod wrap;
 
-pub use config::{ServerConfig, TransportKind};
-pub use connection::{ConnectAll, Connection, ConnectionState, connect, connect_all};
+pub use config::{ResourceMode, ServerConfig, TransportKind};
+pub use connection::{ConnectAll, Connection, ConnectionState, connect, connect_all, connect_with};
+pub use delegate::{Delegate, Event, ListKind, NoDelegate, Offered, RequestError};
+pub use session::List;
 pub use transport::{Held, burst, hold};
-pub use wrap::McpTool;
+pub use wrap::{Capability, McpTool};

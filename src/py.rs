@@ -18,11 +18,13 @@ mod executor;
 mod job;
 mod log;
 mod mcp;
+mod mcp_render;
 mod native;
 mod outcome;
 mod pytool;
 mod registry;
 mod run;
+mod schema;
 mod validate;
 
 use pyo3::prelude::*;
@@ -41,11 +43,13 @@ mod _native {
         executor::NativeExecutor,
         job::Job,
         log::flush_logs,
-        mcp::{NativeConnection, check_server, connect_server},
+        mcp::{Answer, NativeConnection, check_server, connect_server},
+        mcp_render::{mcp_name, normalise_openai, render_mcp_result},
         native::{NativeTool, find_files_tool, grep_tool},
         outcome::ToolOutcome,
         registry::{NativeRegistry, RegistrySnapshot, Subscription},
         run::PyRun,
+        schema::normalize_schema,
         validate::PyCompiledSchema,
     };
 

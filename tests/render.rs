@@ -198,6 +198,28 @@ fn prompts_are_the_contents_of_their_messages() {
 }
 
 #[test]
+fn structured_content_stands_in_for_text_without_its_data() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = base64(&[PNG, &[7; 300][..]].concat());
+    let result = json!({"content": [], "structuredContent": {"n": 1, "image": data}});
+    let output = call_result(&raw(&result.to_string()), &storing(folder.path()), &given).unwrap();
+    let shown = output.as_text().unwrap();
+    assert!(shown.starts_with(r#"{"n":1,"image":"[image/png, 312 bytes, stored as "#), "{shown}");
+    assert_eq!(
+        serde_json::from_str::<Value>(output.structured.unwrap().get()).unwrap(),
+        result["structuredContent"]
+    );
+    // Beside an image as well, where there is no text.
+    let result =
+        json!({"content": [{"type": "image", "data": data}], "structuredContent": {"n": 1, "image": data}});
+    let output = call_result(&raw(&result.to_string()), &storing(folder.path()), &given).unwrap();
+    let parsed: Value = serde_json::from_str(output.as_text().unwrap()).unwrap();
+    assert!(
+        parsed["text"].as_str().unwrap().starts_with(r#"{"n":1,"image":"[image/png, 312 bytes, stored as "#)
+    );
+}
+
+#[test]
 fn a_long_text_is_shown_in_part_and_kept_whole() {
     let folder = tempfile::tempdir().unwrap();
     let long: String =
@@ -295,6 +317,36 @@ fn what_may_write_files_is_told_beforehand() {
     assert!(may_block(&image, &storing(folder.path())) && !may_block(&image, &bare()));
     assert!(!may_block(&plain, &storing(folder.path())));
     assert!(may_block(&plain, &RenderOptions { max_result_bytes: Some(1), ..storing(folder.path()) }));
+}
+
+/// What differs from run to run, in the words of `tests/python/reference_render.py`.
+fn normalised(shown: &str, root: &Path) -> String {
+    let root = root.canonicalize().unwrap_or_default();
+    let shown = shown.replace(root.to_str().expect("Unicode"), "ROOT");
+    let replace = |text: String, pattern: &str, by: &str| {
+        regex::Regex::new(pattern).expect("a pattern").replace_all(&text, by).into_owned()
+    };
+    let shown = replace(shown, "(img|audio|blob)_[0-9a-f]{16}", "${1}_ID");
+    let shown = replace(shown, r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}[+-]\d\d:\d\d", "TIME");
+    replace(shown, r"\d{4}-\d\d-\d\d", "DATE")
+}
+
+#[test]
+fn results_are_shown_as_the_reference_shows_them_but_for_named_differences() {
+    let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/rendering.json");
+    let fixture: Value = serde_json::from_slice(&fs::read(fixture).unwrap()).unwrap();
+    for case in fixture["cases"].as_array().unwrap() {
+        let folder = tempfile::tempdir().unwrap();
+        let (options, result) = (storing(folder.path()), raw(&case["result"].to_string()));
+        let given = |name: &str| case["arguments"][name].as_str().map(str::to_owned);
+        let output = match case["kind"].as_str().unwrap() {
+            "call" => call_result(&result, &options, &given),
+            "resource" => resource_result(&result, &options),
+            _ => prompt_result(&result, &options),
+        };
+        let expected = case.get("ours").unwrap_or(&case["reference"]);
+        assert_eq!(json!(normalised(&text(output), folder.path())), *expected, "{}", case["name"]);
+    }
 }
 
 /// What holds for every result: it is rendered, and no data is pasted.

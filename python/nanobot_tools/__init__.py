@@ -52,6 +52,7 @@ from .schema import (
     NumberSchema,
     ObjectSchema,
     StringSchema,
+    normalize_schema,
     tool_parameters_schema,
 )
 
@@ -60,7 +61,7 @@ if TYPE_CHECKING:
     from .decorator import tool
     from .executor import ToolCall, ToolEvent, ToolExecutor, ToolOutcome
     from .loader import ToolLoader
-    from .mcp import MCPConnection, connect_mcp_servers
+    from .mcp import MCPCallbacks, MCPConnection, connect_mcp_server, connect_mcp_servers
     from .registry import RegistrySnapshot, ToolRegistry
 
 # What needs asyncio, inspect or importlib.metadata is imported when it is first used, so that the
@@ -74,7 +75,9 @@ _LAZY = {
     "ToolExecutor": "executor",
     "ToolOutcome": "executor",
     "ToolLoader": "loader",
+    "MCPCallbacks": "mcp",
     "MCPConnection": "mcp",
+    "connect_mcp_server": "mcp",
     "connect_mcp_servers": "mcp",
     "RegistrySnapshot": "registry",
     "ToolRegistry": "registry",
@@ -89,6 +92,7 @@ __all__ = [
     "IntegerSchema",
     "InternalError",
     "InvalidArgumentsError",
+    "MCPCallbacks",
     "MCPConnection",
     "MCPConnectionError",
     "MCPError",
@@ -115,11 +119,13 @@ __all__ = [
     "ToolTimeoutError",
     "__version__",
     "bind_request_context",
+    "connect_mcp_server",
     "connect_mcp_servers",
     "current_call",
     "current_request_context",
     "current_request_session_key",
     "is_tool_error_result",
+    "normalize_schema",
     "request_context",
     "reset_request_context",
     "tool",

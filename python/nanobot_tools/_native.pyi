@@ -501,6 +501,11 @@ class NativeTool:
         error. The GIL is released meanwhile. Raises `ValueError` when the arguments are no JSON
         object, and `RuntimeError` when the tool could not run.
         """
+    @property
+    def timeout(self, /) -> float | None:
+        """
+        Seconds that one call may take, or `None`.
+        """
 
 @final
 class PyRun:
@@ -718,9 +723,27 @@ def grep_tool(
     `allowed_dir`) makes the workspace a boundary; the extra directories and files may be read in any case.
     """
 
+def mcp_name(kind: str, server: str, name: str) -> str:
+    """
+    The name under which a tool, a resource or a prompt of a server is registered.
+    """
+
+def normalise_openai(schema: Any) -> Any:
+    """
+    A schema as `OpenAI` accepts it, as a new dict; never raises for odd schemas.
+    """
+
 def raised(name: Any, exception: Any) -> Any:
     """
     What the model is shown for what a Python tool raised.
+    """
+
+def render_mcp_result(kind: str, result: Any) -> tuple[str, bool]:
+    """
+    The result of a call, of reading a resource or of getting a prompt as the model is shown it, and
+    whether it is an error.
+
+    `kind` is `tool`, `resource` or `prompt`. What has no JSON form is taken for null.
     """
 
 def returned(result: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Classes that describe parameters: each makes one fragment of JSON Schema.
+"""Classes that describe parameters: each makes one fragment of JSON Schema; and schemas as providers want them.
 
 Names, signatures and the dicts that they make are those of nanobot-ai 0.3.5
 (``nanobot.agent.tools.schema``). ``nullable`` adds ``"null"`` to the type.
@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ._native import normalize_schema as _normalize_schema
 from .base import Schema
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "NumberSchema",
     "ObjectSchema",
     "StringSchema",
+    "normalize_schema",
     "tool_parameters_schema",
 ]
 
@@ -248,3 +250,49 @@ def tool_parameters_schema(
         additional_properties=additional_properties,
         **properties,
     ).to_json_schema()
+
+
+def normalize_schema(schema: Any, profile: str = "openai") -> dict[str, Any]:
+    """The schema of a tool's arguments in the form that a provider of models accepts.
+
+    A provider refuses the whole request over one schema that it does not like. The result is for the model
+    to see; calls are cast and checked against the original, which is left as it is.
+
+    What the original accepts the result accepts too, if ``nullable: true`` is read as admitting null;
+    where a provider cannot be told something, more is admitted. (One exception: Gemini wants the type of
+    the elements of every array, so that there arrays of anything may hold arrays two levels deep.) The
+    same schema gives the same result, and a result stays as it is when it is normalised again.
+
+    Profiles:
+
+    - ``openai``: local references move to ``$defs/ref_<hash>``, unions of one schema and null become that
+      schema with ``nullable``, arrays name their ``items``.
+    - ``anthropic``: JSON Schema 2020-12 with a plain root; properties of the root whose names it refuses
+      are only mentioned in the description.
+    - ``gemini``: the part of OpenAPI 3.0 that function declarations take, with references written out;
+      ``default`` stays, the first of ``examples`` becomes ``example``, and an ``enum`` that holds more
+      than texts is mentioned in the description.
+    - ``moonshot``: Moonshot's published dialect (MFJS) for Kimi: a type everywhere, none beside ``anyOf``
+      or ``$ref``.
+    - ``json-schema``: nothing is changed.
+
+    In all but the last the root is a plain object and every ``$ref`` names something in ``$defs``. The
+    result has at most 2.2 times the size of the original (as compact JSON) plus 256 bytes; for Gemini 8
+    times plus 16 KiB.
+
+    The rules of Moonshot and the fields of Gemini are documented by them; the other limits of Gemini, and
+    those of OpenAI and Anthropic, are known from the errors of their APIs.
+
+    Args:
+        schema: A JSON Schema as a dict. Whatever else is given, or found inside, never raises: what has
+            no JSON form becomes null, what is not an object at all the schema of any object.
+        profile: Whose model is to see it.
+
+    Returns:
+        A new dict.
+
+    Raises:
+        ValueError: There is no such profile.
+    """
+    result: dict[str, Any] = _normalize_schema(schema, profile)
+    return result

@@ -13,10 +13,13 @@ mod decode;
 mod file;
 mod kind;
 mod sweep;
+#[cfg(test)]
+mod tests;
 
 use std::{
     fs, io,
     path::{Path, PathBuf},
+    sync::atomic::{AtomicBool, Ordering},
     time::{Duration, Instant},
 };
 
@@ -113,6 +116,7 @@ pub struct Store {
     root: PathBuf,
     limits: Limits,
     usage: Mutex<Usage>,
+    sweeping: AtomicBool,
 }
 
 /// What the folder holds, as far as this process knows.
@@ -137,7 +141,7 @@ impl Store {
 
     /// A store with limits of its own.
     pub fn with_limits(root: impl Into<PathBuf>, limits: Limits) -> Self {
-        Self { root: root.into(), limits, usage: Mutex::default() }
+        Self { root: root.into(), limits, usage: Mutex::default(), sweeping: AtomicBool::new(false) }
     }
 
     /// Where artifacts go when no folder is configured: the reference's `~/.nanobot/media/generated`
@@ -178,8 +182,8 @@ impl Store {
     /// Remove what is too old, and the oldest if there is too much; at most some hundreds of files
     /// at once. Runs by itself as things are stored.
     pub fn sweep(&self) {
-        let mut usage = self.usage.lock();
-        self.swept(&mut usage, 0);
+        let bytes = self.swept(0);
+        *self.usage.lock() = Usage { bytes, swept: Some(Instant::now()), futile: false };
     }
 
     /// Store an image; its type is told by its bytes.
@@ -227,31 +231,44 @@ impl Store {
         if length > self.limits.item {
             return Err(Refused::TooLarge { length, limit: self.limits.item });
         }
-        {
-            let mut usage = self.usage.lock();
-            let full = |usage: &Usage| usage.bytes.saturating_add(length) > self.limits.total;
-            let every = if full(&usage) && usage.futile { SWEEP_FULL_EVERY } else { SWEEP_EVERY };
-            let due = usage.swept.is_none_or(|at| at.elapsed() > every);
-            if due || full(&usage) && !usage.futile {
-                self.swept(&mut usage, length);
-                usage.futile = full(&usage);
-            }
-            if full(&usage) {
-                return Err(Refused::Full);
-            }
-        }
+        self.make_room(length)?;
         let now = Local::now();
         let day = file::day(&self.root, &now.format("%Y-%m-%d").to_string())?;
+        utf8(&day)?;
         // As Python's `isoformat` writes it.
         Ok((day, now.format("%Y-%m-%dT%H:%M:%S%.6f%:z").to_string()))
     }
 
-    fn swept(&self, usage: &mut Usage, wanted: u64) {
+    fn make_room(&self, length: u64) -> Result<(), Refused> {
+        if length > self.limits.total {
+            return Err(Refused::Full);
+        }
+        let full = |usage: &Usage| usage.bytes.saturating_add(length) > self.limits.total;
+        let (due, is_full) = {
+            let usage = self.usage.lock();
+            let every = if full(&usage) { SWEEP_FULL_EVERY } else { SWEEP_EVERY };
+            let stale = usage.swept.is_none_or(|at| at.elapsed() > every);
+            (stale || full(&usage) && !usage.futile, full(&usage))
+        };
+        // While another thread sweeps, what is known will do, unless it is that there is no room; two
+        // sweeps at once do no harm, as those of two processes do none.
+        if due && (!self.sweeping.swap(true, Ordering::AcqRel) || is_full) {
+            let bytes = self.swept(length);
+            self.sweeping.store(false, Ordering::Release);
+            let mut usage = self.usage.lock();
+            *usage = Usage { bytes, swept: Some(Instant::now()), futile: false };
+            usage.futile = full(&usage);
+        }
+        let is_full = full(&self.usage.lock());
+        if is_full { Err(Refused::Full) } else { Ok(()) }
+    }
+
+    fn swept(&self, wanted: u64) -> u64 {
         let Swept { bytes, removed } = sweep::sweep(&self.root, self.limits, wanted);
         if removed > 0 {
             tracing::debug!(removed, bytes, "old artifacts were removed");
         }
-        *usage = Usage { bytes, swept: Some(Instant::now()), futile: false };
+        bytes
     }
 
     fn count(&self, kept: &Kept, length: usize) {

@@ -7,10 +7,15 @@
 use std::{fmt, path::PathBuf, time::Duration};
 
 use indexmap::IndexMap;
+use ipnet::IpNet;
+use rmcp::model::ProtocolVersion;
 use serde_json::{Map, Value};
 
 use super::expand;
-use crate::error::{Error, Result};
+use crate::{
+    error::{Error, Result},
+    net::AllowPrivate,
+};
 
 /// How a server is reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,6 +41,16 @@ impl TransportKind {
     }
 }
 
+/// How the resources of a server are offered to a model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ResourceMode {
+    /// A tool for each.
+    #[default]
+    Each,
+    /// One tool that reads any of them.
+    One,
+}
+
 /// One server entry, checked and with its defaults filled in.
 #[derive(Clone, PartialEq)]
 #[non_exhaustive]
@@ -52,6 +67,12 @@ pub struct ServerConfig {
     pub cwd: Option<PathBuf>,
     /// The address (HTTP).
     pub url: String,
+    /// Headers that every request carries (HTTP).
+    pub headers: IndexMap<String, String>,
+    /// Which private addresses may be spoken to (HTTP); `allowPrivate` and `ssrfWhitelist` together.
+    pub allow_private: AllowPrivate,
+    /// The protocol version to speak; by default the best that both sides know.
+    pub protocol: Option<String>,
     /// Limit of one call; 30 s.
     pub tool_timeout: Duration,
     /// Limits of single tools, by their raw name or pattern.
@@ -68,6 +89,12 @@ pub struct ServerConfig {
     pub connect_timeout: Duration,
     /// Whether `readOnlyHint` is believed, so that such tools may run in parallel; true.
     pub trust_read_only: bool,
+    /// How resources are offered.
+    pub resources: ResourceMode,
+    /// Where images, audio and other data of results are stored; a folder of this package's by default.
+    pub artifacts: Option<PathBuf>,
+    /// Results of more bytes are shown in part, and stored; by default whole.
+    pub max_result_bytes: Option<usize>,
     /// What was odd about the entry without making it faulty.
     pub warnings: Vec<String>,
 }
@@ -88,19 +115,7 @@ impl fmt::Debug for ServerConfig {
 }
 
 /// Keys that this package knows and that other parts of it read.
-const KNOWN_ELSEWHERE: [&str; 11] = [
-    "headers",
-    "auth",
-    "startup_wait",
-    "retry",
-    "lazy",
-    "idle_timeout",
-    "allow_private",
-    "ssrf_whitelist",
-    "resources",
-    "artifacts",
-    "max_result_bytes",
-];
+const KNOWN_ELSEWHERE: [&str; 5] = ["auth", "startup_wait", "retry", "lazy", "idle_timeout"];
 
 impl ServerConfig {
     /// An entry that starts `command` and speaks over its stdin and stdout.
@@ -113,6 +128,9 @@ impl ServerConfig {
             env: IndexMap::new(),
             cwd: None,
             url: String::new(),
+            headers: IndexMap::new(),
+            allow_private: AllowPrivate::No,
+            protocol: None,
             tool_timeout: Duration::from_secs(30),
             tool_timeouts: IndexMap::new(),
             progress_cap: None,
@@ -121,6 +139,9 @@ impl ServerConfig {
             disabled: false,
             connect_timeout: Duration::from_secs(120),
             trust_read_only: true,
+            resources: ResourceMode::Each,
+            artifacts: None,
+            max_result_bytes: None,
             warnings: Vec::new(),
         }
     }
@@ -188,7 +209,7 @@ impl Reader<'_> {
         let url = self.text("url")?.unwrap_or_default();
         let transport = self.transport(&command, &url)?;
         let mut config = ServerConfig { transport, url, ..ServerConfig::stdio(command, self.list("args")?) };
-        config.env = self.env()?;
+        config.env = self.texts("env")?;
         config.cwd = self.text("cwd")?.filter(|cwd| !cwd.is_empty()).map(PathBuf::from);
         if let Some(limit) = self.seconds("tool_timeout")? {
             config.tool_timeout = limit;
@@ -204,6 +225,22 @@ impl Reader<'_> {
             config.connect_timeout = limit;
         }
         config.trust_read_only = self.flag("trust_read_only", true)?;
+        config.headers = self.texts("headers")?;
+        config.allow_private = self.allow_private()?;
+        config.protocol = self.protocol()?;
+        config.resources = match self.text("resources")?.as_deref() {
+            None | Some("each") => ResourceMode::Each,
+            Some("one") => ResourceMode::One,
+            Some(_) => return Err(self.fault("resources", "\"each\" or \"one\"")),
+        };
+        config.artifacts = self.text("artifacts")?.filter(|folder| !folder.is_empty()).map(PathBuf::from);
+        config.max_result_bytes = match self.take("max_result_bytes") {
+            None => None,
+            Some(value) => match value.as_u64().and_then(|bytes| usize::try_from(bytes).ok()) {
+                Some(bytes) if bytes > 0 => Some(bytes),
+                _ => return Err(self.fault("max_result_bytes", "a positive number of bytes")),
+            },
+        };
         config.warnings = self
             .map
             .keys()
@@ -303,18 +340,56 @@ impl Reader<'_> {
         texts.map(Some).ok_or_else(|| self.fault(key, "a list of strings"))
     }
 
-    fn env(&mut self) -> Result<IndexMap<String, String>> {
-        let Some(value) = self.take("env") else { return Ok(IndexMap::new()) };
-        let Value::Object(map) = value else { return Err(self.fault("env", "an object")) };
-        let mut env = IndexMap::with_capacity(map.len());
-        for (key, value) in map {
-            let usable = !key.is_empty() && !key.contains(['=', '\0']);
+    /// Names with texts: variables of the environment, or headers.
+    fn texts(&mut self, key: &str) -> Result<IndexMap<String, String>> {
+        let Some(value) = self.take(key) else { return Ok(IndexMap::new()) };
+        let Value::Object(map) = value else { return Err(self.fault(key, "an object")) };
+        let mut texts = IndexMap::with_capacity(map.len());
+        for (name, value) in map {
+            let usable = !name.is_empty() && !name.contains(['=', '\0']);
             match scalar(value).filter(|text| usable && !text.contains('\0')) {
-                Some(text) => env.insert(key, text),
-                None => return Err(self.fault(&format!("env.{key}"), "a string or a number")),
+                Some(text) => texts.insert(name, text),
+                None => return Err(self.fault(&format!("{key}.{name}"), "a string or a number")),
             };
         }
-        Ok(env)
+        Ok(texts)
+    }
+
+    fn allow_private(&mut self) -> Result<AllowPrivate> {
+        let listed = match self.take("allow_private") {
+            None | Some(Value::Bool(false)) => Vec::new(),
+            Some(Value::Bool(true)) => {
+                self.take("ssrf_whitelist");
+                return Ok(AllowPrivate::All);
+            }
+            Some(Value::Array(items)) => items,
+            Some(_) => return Err(self.fault("allow_private", "true, false or a list of networks (CIDR)")),
+        };
+        let more = match self.take("ssrf_whitelist") {
+            None => Vec::new(),
+            Some(Value::Array(items)) => items,
+            Some(_) => return Err(self.fault("ssrf_whitelist", "a list of networks (CIDR)")),
+        };
+        let mut networks = Vec::with_capacity(listed.len() + more.len());
+        for (key, items) in [("allow_private", listed), ("ssrf_whitelist", more)] {
+            for item in items {
+                let network = item.as_str().and_then(network);
+                networks.push(network.ok_or_else(|| self.fault(key, "a list of networks (CIDR)"))?);
+            }
+        }
+        Ok(if networks.is_empty() { AllowPrivate::No } else { AllowPrivate::Cidrs(networks) })
+    }
+
+    fn protocol(&mut self) -> Result<Option<String>> {
+        let Some(version) = self.text("protocol")?.filter(|version| !version.is_empty()) else {
+            return Ok(None);
+        };
+        let known = ProtocolVersion::KNOWN_VERSIONS.iter().any(|known| known.as_str() == version);
+        if known {
+            Ok(Some(version))
+        } else {
+            Err(self.fault("protocol", "a version of the protocol, such as 2025-11-25"))
+        }
     }
 
     fn timeouts(&mut self) -> Result<IndexMap<String, Duration>> {
@@ -329,6 +404,12 @@ impl Reader<'_> {
         }
         Ok(limits)
     }
+}
+
+/// A network, or a single address.
+fn network(text: &str) -> Option<IpNet> {
+    let text = text.trim();
+    text.parse().ok().or_else(|| text.parse::<std::net::IpAddr>().ok().map(IpNet::from))
 }
 
 fn duration(value: &Value) -> Option<Duration> {
@@ -395,6 +476,33 @@ mod tests {
         ] {
             assert_eq!(read(&entry).unwrap().transport, kind);
         }
+    }
+
+    #[test]
+    fn exemptions_of_the_guard_are_networks_or_single_addresses() {
+        let of = |more: Value| {
+            let mut entry = json!({"url": "http://h"});
+            entry.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            read(&entry).map(|config| config.allow_private)
+        };
+        assert_eq!(of(json!({})).unwrap(), AllowPrivate::No);
+        assert_eq!(
+            of(json!({"allowPrivate": true, "ssrfWhitelist": ["10.0.0.0/8"]})).unwrap(),
+            AllowPrivate::All
+        );
+        let both = of(json!({"allowPrivate": ["127.0.0.1"], "ssrfWhitelist": ["10.0.0.0/8"]})).unwrap();
+        assert_eq!(
+            both,
+            AllowPrivate::Cidrs(vec!["127.0.0.1/32".parse().unwrap(), "10.0.0.0/8".parse().unwrap()])
+        );
+        assert!(of(json!({"allowPrivate": ["home"]})).unwrap_err().to_string().contains("allow_private"));
+    }
+
+    #[test]
+    fn a_pinned_version_must_be_known() {
+        let entry = |version| json!({"url": "http://h", "protocol": version});
+        assert_eq!(read(&entry("2025-06-18")).unwrap().protocol.as_deref(), Some("2025-06-18"));
+        assert!(read(&entry("2030-01-01")).unwrap_err().to_string().contains("'protocol'"));
     }
 
     #[test]

@@ -1,34 +1,39 @@
-//! A connection to one server: its start, its state, its tools and its end.
+//! A connection to one server: its start, its state, what it offers and its end.
 //!
 //! [`connect`] holds one deadline over start, handshake and lists. Whichever way a connection
 //! ends (closed, dropped, failed or cancelled while it was being made, server gone), the server's
 //! whole process group goes with it, and every call that waits fails at once. There is no
 //! reconnecting yet: a lost connection stays lost. Its place is prepared: tools hold a link whose
-//! lane can be exchanged, and a connection keeps the recipe it was made from.
+//! peer can be exchanged, and a connection keeps the recipe it was made from.
+
+mod upkeep;
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use futures_util::future::join_all;
 use indexmap::IndexMap;
 use parking_lot::{Mutex, RwLock};
-use serde_json::value::RawValue;
+use serde_json::{Map, Value, value::RawValue};
 use tokio::{runtime::Handle, sync::watch};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::{
+    artifacts::Store,
+    catalog,
     config::{ServerConfig, TransportKind},
-    lane::Lane,
-    session::{About, Session},
-    transport::{
-        Outbox,
-        process::Process,
-        stdio::{self, Started},
-    },
-    wrap::{self, Limits, Link, McpTool},
+    delegate::{Delegate, Event, ListKind, NoDelegate},
+    era::{self, Era},
+    handler::{self, Handler},
+    inbox::Inbox,
+    peer::{Peer, What},
+    session::{self, About, List, Terms},
+    transport::{Carrier, process::Process, stdio, streamable_http},
+    wrap::{self, Capability, Limits, Link, McpTool, Offer, Wrapper},
 };
 use crate::{
     Arguments, BoxFuture, CallContext,
     error::{Error, Result},
+    net::{HttpClient, Policy},
     tool::seconds,
 };
 
@@ -69,19 +74,24 @@ impl ConnectionState {
     }
 }
 
-/// A live server with its tools.
+/// A live server with what it offers.
 #[derive(Debug)]
 pub struct Connection {
     name: Arc<str>,
     config: ServerConfig,
     about: About,
-    leash: Leash,
-    outbox: Arc<Outbox>,
-    link: Arc<Link>,
-    session: Mutex<Option<Session>>,
+    capabilities: Value,
+    leash: Option<Leash>,
+    peer: Arc<Peer>,
+    handler: Arc<Handler>,
+    wrapper: Wrapper,
+    /// What was last read of each list.
+    offer: Mutex<Offer>,
     tools: RwLock<Vec<Arc<McpTool>>>,
-    warnings: Vec<String>,
+    warnings: RwLock<Vec<String>>,
     state: Arc<watch::Sender<ConnectionState>>,
+    /// The resources that are subscribed to, and who listens on their behalf.
+    subscriptions: upkeep::Subscriptions,
     runtime: Handle,
 }
 
@@ -95,112 +105,291 @@ impl Drop for Leash {
     }
 }
 
-/// Start a server, shake hands and list its tools, within its `connectTimeout`.
+/// Start or reach a server, shake hands and read its lists, within its `connectTimeout`.
 ///
-/// Dropping the future ends what was started.
+/// Nothing that the server may ask of a client is offered to it. Dropping the future ends what was
+/// started.
 ///
 /// # Errors
-/// [`Error::Config`] for an entry that is disabled or whose transport is not supported;
+/// [`Error::Config`] for an entry that is disabled or cannot be used;
 /// [`Error::Connect`] with the exit status and the tail of stderr where there are any.
 pub async fn connect(name: &str, config: ServerConfig) -> Result<Arc<Connection>> {
+    connect_with(name, config, Arc::new(NoDelegate)).await
+}
+
+/// As [`connect`], with someone who answers what the server asks.
+///
+/// # Errors
+/// As [`connect`].
+pub async fn connect_with(
+    name: &str,
+    config: ServerConfig,
+    delegate: Arc<dyn Delegate>,
+) -> Result<Arc<Connection>> {
     if config.disabled {
         return Err(Error::Config(format!("MCP server '{name}' is disabled")));
     }
-    if config.transport != TransportKind::Stdio {
-        return Err(Error::Config(format!(
-            "MCP server '{name}': the transport {} is not supported yet; only stdio is",
-            config.transport.as_str()
-        )));
-    }
     // On the runtime in any case: the caller may poll this future on an executor of its own.
-    let opening = AbortOnDropHandle::new(crate::spawn(open(name.into(), config)));
+    let opening = AbortOnDropHandle::new(crate::spawn(open(name.into(), config, delegate)));
     opening.await.unwrap_or_else(|error| Err(Error::Panic(error.to_string())))
 }
 
-async fn open(name: Arc<str>, config: ServerConfig) -> Result<Arc<Connection>> {
+/// What came of one attempt to reach a server.
+struct Attempt {
+    peer: Arc<Peer>,
+    handler: Arc<Handler>,
+    leash: Option<Leash>,
+    about: About,
+    offer: Offer,
+    notes: Vec<String>,
+}
+
+/// Why an attempt failed.
+struct Failed {
+    why: String,
+    /// The server went away before it had answered anything.
+    unanswered: bool,
+}
+
+impl From<String> for Failed {
+    fn from(why: String) -> Self {
+        Self { why, unanswered: false }
+    }
+}
+
+async fn open(name: Arc<str>, config: ServerConfig, delegate: Arc<dyn Delegate>) -> Result<Arc<Connection>> {
     let state = Arc::new(watch::Sender::new(ConnectionState::Connecting));
-    let lost = {
-        let state = Arc::clone(&state);
-        let name = Arc::clone(&name);
-        move |why: &str| {
-            let changed = state.send_if_modified(|state| match state {
-                ConnectionState::Closed | ConnectionState::Lost => false,
-                state => {
-                    *state = ConnectionState::Lost;
-                    true
-                }
-            });
-            if changed {
-                tracing::warn!(server = &*name, why, "connection lost");
-            }
-        }
-    };
     let failed = |text: String| Error::Connect {
         server: name.to_string(),
         text: format!("MCP server '{name}': {text}"),
     };
-    let Started { transport, process, outbox, lane } = stdio::start(&name, &config, lost)
-        .map_err(|error| failed(format!("'{}' could not be started: {error}", config.command)))?;
-    let leash = Leash(process);
-
-    let mut watched = state.subscribe();
-    let outcome = tokio::select! {
-        // First, because it tells the exit status where the session only notices an end.
-        biased;
-        _ = watched.wait_for(|state| *state == ConnectionState::Lost) => {
-            Err(lane.why_ended().unwrap_or("the server is gone").to_owned())
-        }
-        outcome = handshake(transport) => outcome,
-        () = tokio::time::sleep(config.connect_timeout) => {
-            Err(format!("no handshake and tool list within {}s", seconds(config.connect_timeout)))
+    let client = match config.transport {
+        TransportKind::Stdio => None,
+        TransportKind::Sse | TransportKind::StreamableHttp => {
+            let policy = Policy { allow_private: config.allow_private.clone() };
+            Some(HttpClient::new(&name, policy, &config.headers)?)
         }
     };
-    let (session, about, raw, mut notes) = match outcome {
-        Ok(parts) => parts,
-        Err(why) => return Err(failed(give_up(&leash.0, &lane, why).await)),
+    let limit = tokio::time::Instant::now() + config.connect_timeout;
+    let mut era = era::remembered(&config);
+    let attempt = loop {
+        let attempt = attempt(&name, &config, client.as_ref(), Arc::clone(&delegate), &state, era, limit);
+        match attempt.await {
+            Ok(attempt) => break attempt,
+            // Some old servers end when the first request is not `initialize`.
+            Err(Failed { unanswered: true, .. }) if era.is_none() && config.protocol.is_none() => {
+                era = Some(Era::Legacy);
+                state.send_replace(ConnectionState::Connecting);
+            }
+            // A server that was changed may speak another era than it did.
+            Err(Failed { .. }) if era.is_some() && era::remembered(&config) == era => {
+                era::remember(&config, None);
+                era = None;
+                state.send_replace(ConnectionState::Connecting);
+            }
+            Err(Failed { why, .. }) => return Err(failed(why)),
+        }
     };
+    let Attempt { peer, handler, leash, about, offer, mut notes } = attempt;
+    era::remember(&config, Some(Era::of(&about.protocol)));
 
-    let link = Link::new(lane);
-    let tools = wrap::wrap_all(&name, &config, &link, raw, &mut notes);
+    let link = Link::new(Arc::clone(&peer));
+    let store = config.artifacts.clone().or_else(Store::default_root).map(|root| Arc::new(Store::new(root)));
+    let wrapper = Wrapper { server: Arc::clone(&name), link, store };
+    let tools = wrapper.wrap(&config, offer.clone(), &[], &mut notes);
     if !notes.is_empty() {
         tracing::warn!(server = &*name, notes = notes.join("; "), "the server or its entry is odd");
     }
     let warnings = config.warnings.iter().cloned().chain(notes).collect();
-    state.send_if_modified(|state| {
+    let ready = state.send_if_modified(|state| {
         let connecting = *state == ConnectionState::Connecting;
         if connecting {
             *state = ConnectionState::Ready;
         }
         connecting
     });
-    Ok(Arc::new(Connection {
+    let connection = Arc::new(Connection {
         name,
         config,
+        capabilities: Value::Object(about.capabilities.clone()),
         about,
         leash,
-        outbox,
-        link,
-        session: Mutex::new(Some(session)),
+        peer,
+        handler,
+        wrapper,
+        offer: Mutex::new(offer),
         tools: RwLock::new(tools),
-        warnings,
+        warnings: RwLock::new(warnings),
         state,
+        subscriptions: upkeep::Subscriptions::default(),
         runtime: Handle::current(),
-    }))
+    });
+    if ready {
+        connection.handler.tell(Event::State(ConnectionState::Ready));
+    }
+    upkeep::start(&connection);
+    Ok(connection)
 }
 
-type Parts = (Session, About, Vec<super::catalog::RawTool>, Vec<String>);
+/// Reach the server once.
+async fn attempt(
+    name: &Arc<str>,
+    config: &ServerConfig,
+    client: Option<&HttpClient>,
+    delegate: Arc<dyn Delegate>,
+    state: &Arc<watch::Sender<ConnectionState>>,
+    remembered: Option<Era>,
+    limit: tokio::time::Instant,
+) -> std::result::Result<Attempt, Failed> {
+    let peer = Peer::new(Arc::clone(name));
+    let capabilities = handler::capabilities(&*delegate);
+    let handler = Handler::new(&peer, delegate);
+    let lost = {
+        let (state, name, handler) = (Arc::clone(state), Arc::clone(name), Arc::clone(&handler));
+        move |why: &str| {
+            let mut was_ready = false;
+            state.send_if_modified(|state| match state {
+                ConnectionState::Closed | ConnectionState::Lost => false,
+                state => {
+                    was_ready = *state == ConnectionState::Ready;
+                    *state = ConnectionState::Lost;
+                    true
+                }
+            });
+            if was_ready {
+                tracing::warn!(server = &*name, why, "connection lost");
+                handler.tell(Event::State(ConnectionState::Lost));
+            }
+        }
+    };
+    let inbox = Inbox::new(&peer, &handler, lost);
+    let mut leash = None;
+    match (config.transport, client) {
+        (TransportKind::Stdio, _) | (_, None) => {
+            let started = stdio::start(config)
+                .map_err(|error| format!("'{}' could not be started: {error}", config.command))?;
+            peer.carry_by(Arc::clone(&started.carrier) as Arc<dyn Carrier>);
+            leash = Some(Leash(started.listen(inbox)));
+        }
+        (TransportKind::StreamableHttp, Some(client)) => {
+            let carrier =
+                streamable_http::open(name, &config.url, client.clone(), inbox).map_err(|e| e.to_string())?;
+            peer.carry_by(carrier);
+        }
+        (TransportKind::Sse, Some(_)) => {
+            return Err(format!("the transport {} is not supported yet", config.transport.as_str()).into());
+        }
+    }
+    crate::spawn(Arc::clone(&peer).sweep());
+    let ending = EndOnDrop(Some(Arc::clone(&peer)));
 
-async fn handshake(transport: stdio::StdioTransport) -> std::result::Result<Parts, String> {
-    let (session, about) = Session::open(transport).await?;
+    let terms = Terms {
+        capabilities,
+        http: config.transport != TransportKind::Stdio,
+        may_be_modern: config.transport != TransportKind::Sse,
+        pinned: config.protocol.clone(),
+        remembered,
+    };
+    let mut watched = state.subscribe();
+    let outcome = tokio::select! {
+        // First, because it tells the exit status where the session only notices an end.
+        biased;
+        _ = watched.wait_for(|state| *state == ConnectionState::Lost) => {
+            Err(peer.why_ended().unwrap_or("the server is gone").to_owned())
+        }
+        outcome = handshake(&peer, &terms) => outcome,
+        () = tokio::time::sleep_until(limit) => {
+            Err(format!("no handshake and lists within {}s", seconds(config.connect_timeout)))
+        }
+    };
+    match outcome {
+        Ok((about, offer, notes)) => {
+            ending.keep();
+            Ok(Attempt { peer, handler, leash, about, offer, notes })
+        }
+        Err(why) => {
+            let unanswered = peer.heard_nothing() && peer.why_ended().is_some();
+            let why = match &leash {
+                Some(leash) => give_up(&leash.0, &peer, why).await,
+                None => why,
+            };
+            Err(Failed { why, unanswered })
+        }
+    }
+}
+
+/// Ends a peer that came to nothing, also when the attempt is dropped half-way.
+struct EndOnDrop(Option<Arc<Peer>>);
+
+impl EndOnDrop {
+    fn keep(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for EndOnDrop {
+    fn drop(&mut self) {
+        if let Some(peer) = &self.0 {
+            peer.end("the connection was given up");
+            if let Some(carrier) = peer.carrier() {
+                carrier.close();
+            }
+        }
+    }
+}
+
+type Parts = (About, Offer, Vec<String>);
+
+async fn handshake(peer: &Arc<Peer>, terms: &Terms) -> std::result::Result<Parts, String> {
+    let about = session::open(peer, terms).await?;
     let mut notes = Vec::new();
-    let tools = session.list_tools(&about, &mut notes).await?;
-    Ok((session, about, tools, notes))
+    let mut offer = Offer::default();
+    let strict = peer.manner().headers;
+    for kind in [ListKind::Tools, ListKind::Resources, ListKind::Prompts] {
+        // Tools are asked for in any case: there are servers that have some without saying so.
+        if kind == ListKind::Tools || about.has(kind) {
+            read_list(peer, &about, kind, strict, &mut offer, &mut notes).await?;
+        }
+    }
+    Ok((about, offer, notes))
+}
+
+/// Read one kind of what the server offers. A list beside the tools that cannot be read costs itself.
+async fn read_list(
+    peer: &Arc<Peer>,
+    about: &About,
+    kind: ListKind,
+    strict: bool,
+    offer: &mut Offer,
+    notes: &mut Vec<String>,
+) -> std::result::Result<(), String> {
+    let list = match kind {
+        ListKind::Tools => List::Tools,
+        ListKind::Resources => List::Resources,
+        ListKind::Prompts => List::Prompts,
+    };
+    let listed = match session::list(peer, list, about.has(kind)).await {
+        Ok(listed) => listed,
+        Err(error @ Error::Connection { .. }) => return Err(error.to_string()),
+        Err(error) if kind == ListKind::Tools => return Err(error.to_string()),
+        Err(error) => {
+            notes.push(format!("its {} are left out: {error}", kind.as_str()));
+            return Ok(());
+        }
+    };
+    notes.extend(listed.notes);
+    match kind {
+        ListKind::Tools => offer.tools = catalog::tools(&listed.items, strict, notes),
+        ListKind::Resources => offer.resources = catalog::resources(&listed.items, notes),
+        ListKind::Prompts => offer.prompts = catalog::prompts(&listed.items, notes),
+    }
+    Ok(())
 }
 
 /// End a server that was started in vain; the text of the error.
-async fn give_up(process: &Process, lane: &Lane, why: String) -> String {
+async fn give_up(process: &Process, peer: &Peer, why: String) -> String {
     // A server that is about to exit by itself has a status worth telling.
-    let known = lane.why_ended().map(str::to_owned);
+    let known = peer.why_ended().map(str::to_owned);
     process.kill();
     let _ = tokio::time::timeout(REAP, process.exited()).await;
     if let Some(known) = known {
@@ -224,7 +413,17 @@ impl Connection {
 
     /// The server's tools that its entry admits, in the server's order.
     pub fn tools(&self) -> Vec<Arc<McpTool>> {
-        self.tools.read().clone()
+        self.offered(true)
+    }
+
+    /// The server's resources and prompts as tools, if its entry admits everything.
+    pub fn extras(&self) -> Vec<Arc<McpTool>> {
+        self.offered(false)
+    }
+
+    fn offered(&self, tools: bool) -> Vec<Arc<McpTool>> {
+        let all = self.tools.read();
+        all.iter().filter(|tool| (tool.capability() == Capability::Tool) == tools).cloned().collect()
     }
 
     /// Where the connection is in its life.
@@ -242,13 +441,13 @@ impl Connection {
 
     /// Why calls fail, once they do: exit status and tail of stderr, or that it was closed.
     pub fn why_ended(&self) -> Option<String> {
-        self.link.lane().why_ended().map(str::to_owned)
+        self.peer.why_ended().map(str::to_owned)
     }
 
-    /// The id of the server's process, which leads its process group.
+    /// The id of the server's process, which leads its process group; `None` over HTTP.
     #[must_use]
     pub fn pid(&self) -> Option<u32> {
-        Some(self.leash.0.pid())
+        self.leash.as_ref().map(|leash| leash.0.pid())
     }
 
     /// What the server says about how to use it.
@@ -269,15 +468,20 @@ impl Connection {
         &self.about.protocol
     }
 
-    /// What was odd about the entry or the server without being fatal.
+    /// What the server announces that it can do: an object of capabilities, as it sent it.
     #[must_use]
-    pub fn warnings(&self) -> &[String] {
-        &self.warnings
+    pub const fn capabilities(&self) -> &Value {
+        &self.capabilities
+    }
+
+    /// What was odd about the entry or the server without being fatal.
+    pub fn warnings(&self) -> Vec<String> {
+        self.warnings.read().clone()
     }
 
     /// The last lines that the server wrote to stderr.
     pub fn stderr_tail(&self) -> String {
-        self.leash.0.stderr_tail()
+        self.leash.as_ref().map(|leash| leash.0.stderr_tail()).unwrap_or_default()
     }
 
     /// Call a tool by its raw name; the result is the JSON that the server sent.
@@ -290,7 +494,86 @@ impl Connection {
         context: CallContext,
     ) -> BoxFuture<Result<Box<RawValue>>> {
         let limits = Limits::of(&self.config, tool);
-        wrap::call_raw(Arc::clone(&self.link), tool.to_owned(), arguments, limits, context)
+        let offer = self.offer.lock();
+        let headers = offer.tools.iter().find(|known| known.name == tool).map(|known| known.headers.clone());
+        let headers = headers.unwrap_or_default().into();
+        wrap::call_raw(Arc::clone(&self.wrapper.link), tool.to_owned(), headers, arguments, limits, context)
+    }
+
+    /// Make any request; the result is the JSON that the server sent.
+    ///
+    /// It keeps the entry's `toolTimeout` and the context's deadline. Dropping the future cancels it.
+    pub fn request(
+        &self,
+        method: &str,
+        params: Map<String, Value>,
+        context: CallContext,
+    ) -> BoxFuture<Result<Box<RawValue>>> {
+        let limits = Limits { timeout: self.config.tool_timeout, cap: None };
+        wrap::request(Arc::clone(&self.wrapper.link), What::of(method), params, limits, context)
+    }
+
+    /// Send a notification.
+    ///
+    /// # Errors
+    /// [`Error::Connection`] when it cannot be sent.
+    pub fn notify(&self, method: &str, params: Option<&Map<String, Value>>) -> Result<()> {
+        if self.peer.why_ended().is_none() && self.peer.notify(method, params) {
+            return Ok(());
+        }
+        let why = self.peer.why_ended().unwrap_or("its input is closed");
+        Err(Error::Connection {
+            server: self.name.to_string(),
+            text: format!("MCP server '{}': {why}; {method} was not sent", self.name),
+            sent: false,
+        })
+    }
+
+    /// Read a whole list: all pages, each item as the server sent it.
+    ///
+    /// # Errors
+    /// The server's, unless it announces no such list.
+    pub async fn list(&self, list: List) -> Result<Vec<Value>> {
+        let announced = self.about.has(match list {
+            List::Tools => ListKind::Tools,
+            List::Resources | List::Templates => ListKind::Resources,
+            List::Prompts => ListKind::Prompts,
+        });
+        let reading = session::list(&self.peer, list, announced);
+        match tokio::time::timeout(self.config.tool_timeout, reading).await {
+            Ok(listed) => listed.map(|listed| listed.items),
+            Err(_) => Err(crate::tool::timed_out(self.config.tool_timeout)),
+        }
+    }
+
+    /// Ask the server for log messages of this level and above.
+    ///
+    /// # Errors
+    /// The server's; in the newer era, where every request says it, there is none.
+    pub async fn set_logging_level(&self, level: &str) -> Result<()> {
+        if self.peer.manner().era == Era::Modern {
+            self.peer.set_manner(self.peer.manner().with_log_level(level));
+            return Ok(());
+        }
+        let mut params = Map::new();
+        params.insert("level".to_owned(), level.into());
+        self.request("logging/setLevel", params, CallContext::default()).await.map(drop)
+    }
+
+    /// Be told when a resource changes ([`Event::ResourceUpdated`]).
+    ///
+    /// # Errors
+    /// The server's.
+    pub async fn subscribe(self: &Arc<Self>, uri: &str) -> Result<()> {
+        upkeep::subscribe(self, uri, true).await
+    }
+
+    /// Be told no longer.
+    ///
+    /// # Errors
+    /// The server's.
+    pub async fn unsubscribe(self: &Arc<Self>, uri: &str) -> Result<()> {
+        upkeep::subscribe(self, uri, false).await
     }
 
     /// Rename those of the tools whose names are in `taken`, and add all names to it.
@@ -311,44 +594,50 @@ impl Connection {
 
     /// Kill the server's process group at once, without waiting; for the end of the process.
     pub fn kill(&self) {
-        self.leash.0.kill();
+        if let Some(leash) = &self.leash {
+            leash.0.kill();
+        }
     }
 
-    /// End the connection: calls that wait fail, the server's input is closed, and what is left
-    /// of its process group after 2 s is killed. May be called from anywhere, any number of
-    /// times; returns when the group is gone.
+    /// End the connection: calls that wait fail, the server's input is closed or its session ended,
+    /// and what is left of its process group after 2 s is killed. May be called from anywhere, any
+    /// number of times; returns when the group is gone.
     pub async fn close(&self) {
-        let first = self.state.send_if_modified(|state| {
-            let open = *state != ConnectionState::Closed;
-            *state = ConnectionState::Closed;
-            open
-        });
-        if !self.link.lane().is_ours() {
+        let first = self.closed("the connection is closed");
+        if !self.peer.is_ours() {
             return;
         }
-        let process = Arc::clone(&self.leash.0);
+        let Some(leash) = &self.leash else { return };
+        let process = Arc::clone(&leash.0);
         if first {
-            self.link.lane().end("the connection is closed");
-            self.outbox.close();
-            drop(self.session.lock().take());
             // Not part of this future, which may be dropped.
             self.runtime.spawn(end_process(Arc::clone(&process)));
         }
         process.exited().await;
     }
-}
 
-impl Drop for Connection {
-    fn drop(&mut self) {
-        self.state.send_if_modified(|state| {
+    /// Note that the connection is closed, fail what waits and close the transport; whether it was
+    /// open.
+    fn closed(&self, why: &str) -> bool {
+        let first = self.state.send_if_modified(|state| {
             let open = *state != ConnectionState::Closed;
             *state = ConnectionState::Closed;
             open
         });
-        let lane = self.link.lane();
-        if lane.is_ours() {
-            lane.end("the connection was dropped");
+        if first && self.peer.is_ours() {
+            self.peer.end(why);
+            self.handler.stop();
+            if let Some(carrier) = self.peer.carrier() {
+                carrier.close();
+            }
         }
+        first
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.closed("the connection was dropped");
     }
 }
 

@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 use jsonschema::json::SerdeJson;
 use serde_json::{Value, value::RawValue};
 
-use super::transport::wire;
+use super::wire;
 use crate::validate::CompiledSchema;
 
 /// Failures that a warning names.
@@ -29,6 +29,12 @@ impl OutputSchema {
     #[must_use]
     pub fn new(schema: &Value) -> Option<Self> {
         schema.is_object().then(|| Self { schema: schema.clone(), compiled: OnceLock::new() })
+    }
+
+    /// The schema itself.
+    #[must_use]
+    pub const fn schema(&self) -> &Value {
+        &self.schema
     }
 
     /// What is wrong with a result, if anything: for the log, not for the model.

@@ -15,6 +15,7 @@ mod blocks;
 mod image;
 mod limit;
 mod members;
+mod structured;
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -26,7 +27,7 @@ use self::{
     blocks::{Lookup, Page},
     members::Members,
 };
-use super::{artifacts::Store, transport::wire};
+use super::{artifacts::Store, wire};
 use crate::{Error, Result, ToolOutput};
 
 /// How results of one tool, resource or prompt are rendered.
@@ -95,14 +96,15 @@ pub fn call_result(
         complete(plain.result_type.map(RawValue::get))?;
         let texts =
             plain.content.into_iter().map(|TextBlock { kind: TextKind::Text, text }| Cow::Owned(text));
-        let text = shown(join(texts), plain.structured_content.map(RawValue::get), options);
+        let mut page = Page::new(options, None);
+        let text = instead(join(texts), plain.structured_content.map(RawValue::get), &mut page);
+        let text = limit::fit(text.unwrap_or_else(|| NO_OUTPUT.to_owned()), options);
         return Ok(output(text, plain.structured_content, plain.is_error.map(RawValue::get)));
     }
     let repaired = repaired(json);
     let result = members(repaired.as_deref().unwrap_or(json))?;
     complete(result.get("resultType"))?;
     let structured = result.get("structuredContent");
-    let raw_structured = structured.and_then(|json| serde_json::from_str::<&RawValue>(json).ok());
     let mut page = Page::new(options, Some(arguments as Lookup<'_>));
     match result.get("content") {
         // The reference iterates over the content.
@@ -112,15 +114,17 @@ pub fn call_result(
         Some(content) => page.blocks(content),
         None => {}
     }
-    let (texts, images) = page.finish();
+    let (texts, images) = page.take();
     let text = if images.is_empty() {
-        shown(join(texts.into_iter()), structured, options)
+        let text = instead(join(texts.into_iter()), structured, &mut page);
+        limit::fit(text.unwrap_or_else(|| NO_OUTPUT.to_owned()), options)
     } else {
         let text = join(texts.into_iter().filter(|text| !text.is_empty()));
-        let text = if text.is_empty() { structured.unwrap_or_default().to_owned() } else { text };
+        let text = instead(text, structured, &mut page).unwrap_or_default();
         image::result(&images, &limit::fit(text, options))?
     };
-    Ok(output(text, raw_structured, result.get("isError")))
+    let structured = structured.and_then(|json| serde_json::from_str::<&RawValue>(json).ok());
+    Ok(output(text, structured, result.get("isError")))
 }
 
 /// Render the result of `resources/read`.
@@ -146,16 +150,19 @@ pub fn malformed(kind: &str) -> ToolOutput {
     ToolOutput::error(format!("(MCP tool returned malformed content: {kind})"))
 }
 
-/// Whether rendering a result may write a file: then it does not belong on a thread that others
-/// wait for. Tells by a quick look, and rather says yes.
+/// Whether rendering a result is likely to write a file: then it does not belong on a thread that
+/// others wait for. Tells by a quick look for the signs of data, so that a few small files escape it.
 #[must_use]
 pub fn may_block(raw: &RawValue, options: &RenderOptions) -> bool {
+    const LARGE: usize = 16 << 10;
     let json = raw.get().as_bytes();
+    let has = |sign: &str| memchr::memmem::find(json, sign.as_bytes()).is_some();
     options.artifacts.is_some()
         && (options.max_result_bytes.is_some_and(|limit| json.len() > limit)
-            || ["\"data\"", "\"blob\"", "data:", "\\u"]
-                .iter()
-                .any(|sign| memchr::memmem::find(json, sign.as_bytes()).is_some()))
+            || has("\"data\"")
+            || has("\"blob\"")
+            || has("\"data:")
+            || (json.len() > LARGE && has("\"structuredContent\"")))
 }
 
 fn read(
@@ -172,7 +179,8 @@ fn read(
     if let Some(list) = result.get(member) {
         fill(&mut page, list);
     }
-    Ok(ToolOutput::text(shown(join(page.finish().0.into_iter()), None, options)))
+    let text = join(page.take().0.into_iter());
+    Ok(ToolOutput::text(limit::fit(if text.is_empty() { NO_OUTPUT.to_owned() } else { text }, options)))
 }
 
 fn object(raw: &RawValue) -> Result<&str> {
@@ -202,10 +210,13 @@ fn complete(result_type: Option<&str>) -> Result<()> {
     }
 }
 
-/// The text, or what stands in for it.
-fn shown(text: String, structured: Option<&str>, options: &RenderOptions) -> String {
-    let text = if text.is_empty() { structured.unwrap_or(NO_OUTPUT).to_owned() } else { text };
-    limit::fit(text, options)
+/// The text, or `structuredContent` instead, if there is either.
+fn instead(text: String, structured: Option<&str>, page: &mut Page<'_>) -> Option<String> {
+    if text.is_empty() {
+        structured.map(|json| structured::shown(json, page).into_owned())
+    } else {
+        Some(text)
+    }
 }
 
 fn join<'a>(mut texts: impl Iterator<Item = Cow<'a, str>>) -> String {

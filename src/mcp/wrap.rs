@@ -1,57 +1,81 @@
-//! MCP tools as tools of the registry.
+//! What servers offer, as tools of the registry.
 //!
-//! An [`McpTool`] holds no connection, only the link to the lane that is current, so that it
-//! outlives a reconnect and does not keep a server alive. Which tools are offered, and under
-//! which names, is decided here for one server; [`connect_all`](super::connect_all) keeps the
-//! names of several apart.
+//! An [`McpTool`] is a tool, a resource or a prompt of a server. It holds no connection, only the
+//! link to the peer that is current, so that it outlives a reconnect and does not keep a server
+//! alive. Which of them are offered, and under which names, is decided here for one server;
+//! [`connect_all`](super::connect_all) keeps the names of several apart.
+
+mod shown;
 
 use std::{
     any::Any,
-    collections::HashSet,
+    collections::{HashMap, HashSet},
+    fmt::Write as _,
     sync::{Arc, Weak},
     time::Duration,
 };
 
 use globset::GlobBuilder;
 use parking_lot::RwLock;
+use serde_json::{Map, Value, json};
 
+use self::shown::{Settings, Shown};
 use super::{
-    catalog::RawTool,
-    config::ServerConfig,
-    lane::{Call, Lane, Sink},
+    artifacts::Store,
+    catalog::{RawPrompt, RawResource, RawTool},
+    config::{ResourceMode, ServerConfig},
+    era::ParamHeader,
+    output_schema::OutputSchema,
+    peer::{Params, Peer, Request, Sink, What},
 };
 use crate::{
     Arguments, BoxFuture, CallContext, Completion, Error, Result, Running, Tool, ToolOutput, ToolSpec,
     schema::{names, normalise::normalise_openai},
 };
 
-/// The lane that calls to one server take now; it is exchanged when the server is reconnected.
+/// The peer that calls to one server go through now; it is exchanged when the server is reconnected.
 #[derive(Debug)]
 pub(super) struct Link {
-    lane: RwLock<Arc<Lane>>,
+    peer: RwLock<Arc<Peer>>,
 }
 
 impl Link {
-    pub(super) fn new(lane: Arc<Lane>) -> Arc<Self> {
-        Arc::new(Self { lane: RwLock::new(lane) })
+    pub(super) fn new(peer: Arc<Peer>) -> Arc<Self> {
+        Arc::new(Self { peer: RwLock::new(peer) })
     }
 
-    pub(super) fn lane(&self) -> Arc<Lane> {
-        Arc::clone(&self.lane.read())
+    pub(super) fn peer(&self) -> Arc<Peer> {
+        Arc::clone(&self.peer.read())
     }
 }
 
-/// A tool of an MCP server.
+/// What a tool of the registry is on its server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Capability {
+    /// A tool.
+    Tool,
+    /// A resource, or all of them.
+    Resource,
+    /// A prompt.
+    Prompt,
+}
+
+/// A tool, a resource or a prompt of an MCP server, as a tool.
 #[derive(Debug, Clone)]
 pub struct McpTool {
     spec: Arc<ToolSpec>,
+    /// The name on the server; the address of a resource, or empty for one tool that reads them all.
     raw_name: Arc<str>,
+    capability: Capability,
     link: Arc<Link>,
     limits: Limits,
+    headers: Arc<[ParamHeader]>,
+    settings: Arc<Settings>,
 }
 
 /// How long calls of one tool may take.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Limits {
     pub(super) timeout: Duration,
     pub(super) cap: Option<Duration>,
@@ -77,10 +101,17 @@ impl Limits {
 }
 
 impl McpTool {
-    /// The tool's name on its server.
+    /// The tool's name on its server; for a resource its address, which is empty for the one tool
+    /// that reads all of them.
     #[must_use]
     pub fn raw_name(&self) -> &str {
         &self.raw_name
+    }
+
+    /// What it is on its server.
+    #[must_use]
+    pub const fn capability(&self) -> Capability {
+        self.capability
     }
 
     /// The same tool under another name.
@@ -88,6 +119,20 @@ impl McpTool {
     pub(super) fn renamed(&self, name: String) -> Self {
         let spec = ToolSpec { name, ..(*self.spec).clone() };
         Self { spec: Arc::new(spec), ..self.clone() }
+    }
+
+    /// Whether the model sees the same and calls go the same way.
+    fn same(&self, other: &Self) -> bool {
+        let (a, b) = (&self.spec, &other.spec);
+        a.name == b.name
+            && a.description == b.description
+            && a.parameters == b.parameters
+            && a.original == b.original
+            && a.read_only == b.read_only
+            && self.capability == other.capability
+            && self.limits == other.limits
+            && self.headers == other.headers
+            && self.settings.same(&other.settings)
     }
 }
 
@@ -110,11 +155,50 @@ impl Tool for McpTool {
     }
 
     fn submit(self: Arc<Self>, arguments: Arguments, context: CallContext, done: Completion) -> Running {
-        submit(&self.link, &self.raw_name, &arguments, self.limits, context, Sink::Tool(done))
+        let map;
+        let (what, params) = match self.capability {
+            Capability::Tool => {
+                let (name, headers) = (&*self.raw_name, &*self.headers);
+                (What::Tool, Params::Tool { name, arguments: &arguments, headers })
+            }
+            Capability::Resource | Capability::Prompt => match self.params(&arguments) {
+                Ok(params) => {
+                    map = params;
+                    let what = match self.capability {
+                        Capability::Prompt => What::Prompt,
+                        _ => What::Resource,
+                    };
+                    (what, Params::Object(&map))
+                }
+                Err(error) => {
+                    done.complete(Err(error));
+                    return Running::finished();
+                }
+            },
+        };
+        let shown = Shown::new(&self.settings, &arguments);
+        submit(&self.link, what, params, self.limits, context, Sink::Tool(done, Box::new(shown)))
     }
 
     fn as_any(&self) -> &dyn Any {
         self
+    }
+}
+
+impl McpTool {
+    /// The parameters of `resources/read` or `prompts/get`.
+    fn params(&self, arguments: &Arguments) -> Result<Map<String, Value>> {
+        let mut params = Map::new();
+        if self.capability == Capability::Prompt {
+            params.insert("name".to_owned(), (&*self.raw_name).into());
+            params.insert("arguments".to_owned(), Value::Object(arguments.to_json()?.into_owned()));
+        } else if self.raw_name.is_empty() {
+            let uri = arguments.to_json()?.get("uri").cloned().unwrap_or_default();
+            params.insert("uri".to_owned(), uri);
+        } else {
+            params.insert("uri".to_owned(), (&*self.raw_name).into());
+        }
+        Ok(params)
     }
 }
 
@@ -131,29 +215,48 @@ impl Drop for CancelOnDrop {
 
 fn submit(
     link: &Link,
-    tool: &str,
-    arguments: &Arguments,
+    what: What,
+    params: Params<'_>,
     limits: Limits,
     context: CallContext,
     sink: Sink,
 ) -> Running {
-    let lane = link.lane();
-    let id = lane.submit(Call {
-        tool,
-        arguments,
+    let peer = link.peer();
+    let key = peer.submit(Request {
+        what,
+        params,
         timeout: Some(limits.timeout),
         cap: limits.cap,
         deadline: context.deadline,
         limit: context.limit,
         progress: context.progress,
         sink,
+        dressed: None,
     });
-    let Some(id) = id else { return Running::finished() };
-    let lane: Weak<Lane> = Arc::downgrade(&lane);
+    let Some(key) = key else { return Running::finished() };
+    let peer: Weak<Peer> = Arc::downgrade(&peer);
     Running::new(move || {
-        if let Some(lane) = lane.upgrade() {
-            lane.cancel(id);
+        if let Some(peer) = peer.upgrade() {
+            peer.cancel(key);
         }
+    })
+}
+
+/// Make a request, and get the result as the server sent it.
+pub(super) fn request(
+    link: Arc<Link>,
+    what: What,
+    params: Map<String, Value>,
+    limits: Limits,
+    context: CallContext,
+) -> BoxFuture<Result<Box<serde_json::value::RawValue>>> {
+    Box::pin(async move {
+        let (send, receive) = tokio::sync::oneshot::channel();
+        let running = submit(&link, what, Params::Object(&params), limits, context, Sink::Raw(send));
+        let mut guard = CancelOnDrop(Some(running));
+        let result = receive.await;
+        guard.0 = None;
+        result.unwrap_or(Err(Error::Cancelled))
     })
 }
 
@@ -161,47 +264,216 @@ fn submit(
 pub(super) fn call_raw(
     link: Arc<Link>,
     tool: String,
+    headers: Arc<[ParamHeader]>,
     arguments: Arguments,
     limits: Limits,
     context: CallContext,
 ) -> BoxFuture<Result<Box<serde_json::value::RawValue>>> {
     Box::pin(async move {
         let (send, receive) = tokio::sync::oneshot::channel();
+        let params = Params::Tool { name: &tool, arguments: &arguments, headers: &headers };
         let mut guard =
-            CancelOnDrop(Some(submit(&link, &tool, &arguments, limits, context, Sink::Raw(send))));
+            CancelOnDrop(Some(submit(&link, What::Tool, params, limits, context, Sink::Raw(send))));
         let result = receive.await;
         guard.0 = None;
         result.unwrap_or(Err(Error::Cancelled))
     })
 }
 
-/// Wrap the tools of one server that its entry admits; oddities are appended to `notes`.
-pub(super) fn wrap_all(
-    server: &Arc<str>,
-    config: &ServerConfig,
-    link: &Arc<Link>,
-    raw: Vec<RawTool>,
-    notes: &mut Vec<String>,
-) -> Vec<Arc<McpTool>> {
-    // Names are given to all tools, also to those left out, so that they do not depend on what
-    // the entry admits.
-    let mut taken = HashSet::with_capacity(raw.len());
-    let named: Vec<(String, RawTool)> = raw
-        .into_iter()
-        .map(|tool| {
-            let name = names::mcp_tool_name(server, &tool.name);
-            (claim(server, &tool.name, name, &mut taken, notes), tool)
-        })
-        .collect();
-    unmatched(config, &named, notes);
-    named
-        .into_iter()
-        .filter(|(name, tool)| {
-            let any = |patterns: &[String]| patterns.iter().any(|p| matches(p, &tool.name, name));
-            any(&config.enabled_tools) && !any(&config.disabled_tools)
-        })
-        .map(|(name, tool)| Arc::new(wrap(server, config, link, name, tool)))
-        .collect()
+/// What a server offers, as it was listed.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Offer {
+    pub(super) tools: Vec<RawTool>,
+    pub(super) resources: Vec<RawResource>,
+    pub(super) prompts: Vec<RawPrompt>,
+}
+
+/// Makes tools of what one server offers.
+#[derive(Debug)]
+pub(super) struct Wrapper {
+    pub(super) server: Arc<str>,
+    pub(super) link: Arc<Link>,
+    pub(super) store: Option<Arc<Store>>,
+}
+
+/// The longest list of resources in the description of the tool that reads them all.
+const LISTED_RESOURCES: usize = 50;
+
+impl Wrapper {
+    /// The tools that the entry admits; oddities are appended to `notes`.
+    ///
+    /// What was offered before (`former`) keeps its name, and is the same object if nothing about it
+    /// has changed.
+    pub(super) fn wrap(
+        &self,
+        config: &ServerConfig,
+        offer: Offer,
+        former: &[Arc<McpTool>],
+        notes: &mut Vec<String>,
+    ) -> Vec<Arc<McpTool>> {
+        let known: HashMap<(Capability, &str), &Arc<McpTool>> =
+            former.iter().map(|tool| ((tool.capability, tool.raw_name()), tool)).collect();
+        let mut taken: HashSet<String> = HashSet::with_capacity(offer.tools.len());
+        let mut claim_for =
+            |capability: Capability, raw: &str, name: String, notes: &mut Vec<String>| match known
+                .get(&(capability, raw))
+            {
+                Some(known) if taken.insert(known.spec.name.clone()) => known.spec.name.clone(),
+                _ => claim(&self.server, raw, name, &mut taken, notes),
+            };
+        // Names are given to all tools, also to those left out, so that they do not depend on what
+        // the entry admits.
+        let named: Vec<(String, RawTool)> = offer
+            .tools
+            .into_iter()
+            .map(|tool| {
+                let name = names::mcp_tool_name(&self.server, &tool.name);
+                (claim_for(Capability::Tool, &tool.name, name, notes), tool)
+            })
+            .collect();
+        unmatched(config, &named, notes);
+        let any = |patterns: &[String], raw: &str, name: &str| patterns.iter().any(|p| matches(p, raw, name));
+        let mut wrapped: Vec<McpTool> = named
+            .into_iter()
+            .filter(|(name, tool)| {
+                any(&config.enabled_tools, &tool.name, name) && !any(&config.disabled_tools, &tool.name, name)
+            })
+            .map(|(name, tool)| self.tool(config, name, tool))
+            .collect();
+        // An allow-list names tools; nothing in it could admit a resource or a prompt.
+        if config.enabled_tools.iter().any(|pattern| pattern == "*") {
+            let mut extras = Vec::with_capacity(offer.resources.len() + offer.prompts.len());
+            match config.resources {
+                ResourceMode::One if !offer.resources.is_empty() => {
+                    let name = names::mcp_tool_name(&self.server, "read_resource");
+                    let name = claim_for(Capability::Resource, "", name, notes);
+                    extras.push(self.reader(config, name, &offer.resources));
+                }
+                ResourceMode::One => {}
+                ResourceMode::Each => {
+                    for resource in offer.resources {
+                        let name = names::mcp_tool_name(&self.server, &format!("resource_{}", resource.name));
+                        let name = claim_for(Capability::Resource, &resource.uri, name, notes);
+                        extras.push(self.resource(config, name, resource));
+                    }
+                }
+            }
+            for prompt in offer.prompts {
+                let name = names::mcp_tool_name(&self.server, &format!("prompt_{}", prompt.name));
+                let name = claim_for(Capability::Prompt, &prompt.name, name, notes);
+                extras.push(self.prompt(config, name, prompt));
+            }
+            wrapped.extend(
+                extras
+                    .into_iter()
+                    .filter(|tool| !any(&config.disabled_tools, &tool.raw_name, &tool.spec.name)),
+            );
+        }
+        wrapped
+            .into_iter()
+            .map(|tool| match known.get(&(tool.capability, tool.raw_name())) {
+                Some(known) if known.same(&tool) => Arc::clone(known),
+                _ => Arc::new(tool),
+            })
+            .collect()
+    }
+
+    fn settings(&self, config: &ServerConfig, name: &str, capability: Capability) -> Settings {
+        Settings::new(&self.server, name, capability, self.store.clone(), config.max_result_bytes)
+    }
+
+    fn tool(&self, config: &ServerConfig, name: String, tool: RawTool) -> McpTool {
+        let limits = Limits::of(config, &tool.name);
+        let mut settings = self.settings(config, &name, Capability::Tool);
+        settings.output = tool.output_schema.as_ref().and_then(OutputSchema::new);
+        settings.records = ["prompt", "model"]
+            .iter()
+            .any(|key| tool.input_schema.get("properties").is_some_and(|p| p.get(key).is_some()));
+        let description = tool.description.unwrap_or_else(|| tool.name.clone());
+        let mut spec = ToolSpec::new(name, description, normalise_openai(&tool.input_schema));
+        spec.original = Some(tool.input_schema);
+        spec.read_only = tool.read_only && config.trust_read_only;
+        self.make(spec, &tool.name, Capability::Tool, limits, tool.headers.into(), settings)
+    }
+
+    fn resource(&self, config: &ServerConfig, name: String, resource: RawResource) -> McpTool {
+        let RawResource { uri, name: title, description } = resource;
+        let description = description.unwrap_or(title);
+        let description = format!("[MCP Resource] {description}\nURI: {uri}");
+        let settings = self.settings(config, &name, Capability::Resource);
+        let parameters = json!({"type": "object", "properties": {}, "required": []});
+        let spec = ToolSpec::new(name, description, parameters).read_only();
+        let limits = Limits { timeout: config.tool_timeout, cap: None };
+        self.make(spec, &uri, Capability::Resource, limits, Arc::new([]), settings)
+    }
+
+    /// One tool that reads any resource.
+    fn reader(&self, config: &ServerConfig, name: String, resources: &[RawResource]) -> McpTool {
+        let mut description =
+            format!("[MCP Resources] Reads a resource of the server {}. It has:", self.server);
+        for resource in resources.iter().take(LISTED_RESOURCES) {
+            // Writing to a String cannot fail.
+            let _ = write!(description, "\n- {}: {}", resource.uri, resource.name);
+        }
+        if resources.len() > LISTED_RESOURCES {
+            let _ = write!(description, "\n- and {} more", resources.len() - LISTED_RESOURCES);
+        }
+        let settings = self.settings(config, &name, Capability::Resource);
+        let parameters = json!({
+            "type": "object",
+            "properties": {"uri": {"type": "string", "description": "The address (URI) of the resource"}},
+            "required": ["uri"],
+        });
+        let spec = ToolSpec::new(name, description, parameters).read_only();
+        let limits = Limits { timeout: config.tool_timeout, cap: None };
+        self.make(spec, "", Capability::Resource, limits, Arc::new([]), settings)
+    }
+
+    fn prompt(&self, config: &ServerConfig, name: String, prompt: RawPrompt) -> McpTool {
+        let description = format!(
+            "[MCP Prompt] {}\nReturns a filled prompt template that can be used as a workflow guide.",
+            prompt.description.as_deref().unwrap_or(&prompt.name)
+        );
+        let mut properties = Map::new();
+        let mut required = Vec::new();
+        for (argument, about, needed) in prompt.arguments {
+            let mut property = json!({"type": "string"});
+            if let Some(about) = about {
+                property["description"] = about.into();
+            }
+            if needed {
+                required.push(Value::from(argument.clone()));
+            }
+            properties.insert(argument, property);
+        }
+        let settings = self.settings(config, &name, Capability::Prompt);
+        let parameters = json!({"type": "object", "properties": properties, "required": required});
+        let spec = ToolSpec::new(name, description, parameters).read_only();
+        let limits = Limits { timeout: config.tool_timeout, cap: None };
+        self.make(spec, &prompt.name, Capability::Prompt, limits, Arc::new([]), settings)
+    }
+
+    fn make(
+        &self,
+        mut spec: ToolSpec,
+        raw_name: &str,
+        capability: Capability,
+        limits: Limits,
+        headers: Arc<[ParamHeader]>,
+        settings: Settings,
+    ) -> McpTool {
+        spec.server = Some(Arc::clone(&self.server));
+        spec.timeout = Some(limits.hard());
+        McpTool {
+            spec: Arc::new(spec),
+            raw_name: raw_name.into(),
+            capability,
+            link: Arc::clone(&self.link),
+            limits,
+            headers,
+            settings: Arc::new(settings),
+        }
+    }
 }
 
 /// Take `name`, or the name with a hash of its origin if another tool has it.
@@ -216,20 +488,9 @@ pub(super) fn claim(
         return name;
     }
     let unique = names::with_hash(&name, server, raw_name);
-    notes.push(format!("tool '{raw_name}': the name '{name}' is taken; it is called '{unique}'"));
+    notes.push(format!("'{raw_name}': the name '{name}' is taken; it is called '{unique}'"));
     taken.insert(unique.clone());
     unique
-}
-
-fn wrap(server: &Arc<str>, config: &ServerConfig, link: &Arc<Link>, name: String, tool: RawTool) -> McpTool {
-    let limits = Limits::of(config, &tool.name);
-    let description = tool.description.unwrap_or_else(|| tool.name.clone());
-    let mut spec = ToolSpec::new(name, description, normalise_openai(&tool.input_schema));
-    spec.original = Some(tool.input_schema);
-    spec.read_only = tool.read_only && config.trust_read_only;
-    spec.server = Some(Arc::clone(server));
-    spec.timeout = Some(limits.hard());
-    McpTool { spec: Arc::new(spec), raw_name: tool.name.into(), link: Arc::clone(link), limits }
 }
 
 /// Whether a pattern of the configuration means a tool: by its raw or its wrapped name.
@@ -256,7 +517,8 @@ fn unmatched(config: &ServerConfig, named: &[(String, RawTool)], notes: &mut Vec
     if missing.is_empty() {
         return;
     }
-    let available: Vec<&str> = named.iter().take(30).map(|(_, tool)| tool.name.as_str()).collect();
+    let available: Vec<String> =
+        named.iter().take(30).map(|(name, tool)| format!("{} ({name})", tool.name)).collect();
     notes.push(format!(
         "enabledTools names what the server does not have: {}. Its tools: {}{}",
         missing.join(", "),

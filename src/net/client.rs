@@ -87,6 +87,7 @@ pub(crate) struct Request {
     /// What the transport says, beside the entry's own headers.
     pub(crate) headers: HeaderMap,
     /// Whether the address has the origin that the entry names, so that the entry's headers go with it.
+    /// Nothing that is secret in `headers` goes beyond the origin of the address either.
     pub(crate) own_origin: bool,
     pub(crate) body: Option<Bytes>,
 }
@@ -134,8 +135,12 @@ impl HttpClient {
         let Request { mut method, mut url, headers, mut own_origin, mut body } = request;
         let first = url.clone();
         let mut ran = false;
+        // Whether the origin is still that of the address.
+        let mut home = true;
         for _ in 0..=MAX_HOPS {
-            let sent = self.hop(&method, &url, &headers, own_origin, body.as_ref()).await;
+            let sent = self
+                .hop(&method, &url, self.0.headers_for(&url, &headers, own_origin, home), body.as_ref())
+                .await;
             let response = sent.map_err(|error| NetError { sent: error.sent || ran, ..error })?;
             let Some(next) = location(&response, &url) else {
                 return Ok(Response { inner: response, url, own_origin });
@@ -151,7 +156,8 @@ impl HttpClient {
                 method = Method::GET;
                 body = None;
             }
-            own_origin = own_origin && same_origin(&next, &first);
+            home = home && same_origin(&next, &first);
+            own_origin = own_origin && home;
             drain(response).await;
             url = next;
         }
@@ -163,8 +169,7 @@ impl HttpClient {
         &self,
         method: &Method,
         url: &Url,
-        headers: &HeaderMap,
-        own_origin: bool,
+        mut headers: HeaderMap,
         body: Option<&Bytes>,
     ) -> Result<reqwest::Response, NetError> {
         let inner = &*self.0;
@@ -177,7 +182,10 @@ impl HttpClient {
         // Both fail for addresses that cannot have either.
         let _ = (bare.set_username(""), bare.set_password(None));
         let mut outgoing = reqwest::Request::new(method.clone(), bare);
-        *outgoing.headers_mut() = inner.headers_for(url, headers, own_origin, body.is_some());
+        if body.is_none() {
+            headers.remove(CONTENT_TYPE);
+        }
+        *outgoing.headers_mut() = headers;
         *outgoing.body_mut() = body.map(|body| body.clone().into());
         route
             .client
@@ -238,15 +246,12 @@ impl Inner {
         Ok(())
     }
 
-    fn headers_for(&self, url: &Url, headers: &HeaderMap, own_origin: bool, has_body: bool) -> HeaderMap {
+    fn headers_for(&self, url: &Url, headers: &HeaderMap, own_origin: bool, home: bool) -> HeaderMap {
         let mut all = if own_origin { self.headers.clone() } else { HeaderMap::with_capacity(8) };
         for (name, value) in headers {
-            if own_origin || !OWN.contains(name) {
+            if home || !OWN.contains(name) {
                 all.insert(name, value.clone());
             }
-        }
-        if !has_body {
-            all.remove(CONTENT_TYPE);
         }
         all.entry(USER_AGENT).or_insert_with(|| {
             HeaderValue::from_static(concat!("nanobot-tools/", env!("CARGO_PKG_VERSION")))
@@ -429,6 +434,11 @@ impl Response {
         };
         let _ = tokio::time::timeout(patience, read).await;
         body
+    }
+
+    /// Read a short rest that nobody wants, so that the connection can be used again.
+    pub(crate) async fn finish(self) {
+        drain(self.inner).await;
     }
 
     fn too_large(&self, limit: usize) -> NetError {

@@ -54,6 +54,14 @@ pub(crate) fn to_value_leniently(obj: &Bound<'_, PyAny>) -> PyResult<Value> {
     serde_json::from_slice(&json).map_err(|error| PyValueError::new_err(error.to_string()))
 }
 
+/// As [`write_json`], but what has no JSON form becomes null: for what is only shown.
+///
+/// # Errors
+/// When the object is nested too deeply or refers to itself.
+pub(crate) fn write_json_leniently(obj: &Bound<'_, PyAny>, out: &mut Vec<u8>) -> PyResult<()> {
+    write(obj, out, true)
+}
+
 /// `obj` as compact JSON in UTF-8: `json.dumps(obj, ensure_ascii=False, separators=(",", ":"))`, and beyond
 /// it enums, dataclasses, pydantic models, paths, dates and sets.
 ///

@@ -31,7 +31,9 @@ pub(crate) fn to_py(error: Error) -> PyErr {
         Error::Cancelled => ToolCancelledError::new_err(text),
         Error::Refused(_) => ToolRefusedError::new_err(text),
         Error::Tool(_) => ToolError::new_err(text),
-        Error::Connect { .. } | Error::Connection { .. } => MCPConnectionError::new_err(text),
+        Error::Connect { .. } | Error::Connection { .. } | Error::Http { .. } => {
+            MCPConnectionError::new_err(text)
+        }
         Error::Remote { rpc_code, message, .. } => MCPError::new_err((rpc_code, message)),
         Error::Protocol(_) => MCPError::new_err((-32603, text)),
         Error::Config(_) => ConfigError::new_err(text),
@@ -41,7 +43,7 @@ pub(crate) fn to_py(error: Error) -> PyErr {
 }
 
 /// Kinds of error that an exception of ours may name in its attribute `code`.
-const KINDS: [&str; 13] = [
+const KINDS: [&str; 14] = [
     "not_found",
     "invalid_arguments",
     "timeout",
@@ -52,6 +54,7 @@ const KINDS: [&str; 13] = [
     "connect",
     "connection",
     "remote",
+    "http",
     "protocol",
     "config",
     "io",

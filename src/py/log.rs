@@ -3,14 +3,21 @@
 //! Native threads never wait for Python to log: records go to one helper thread, which attaches and
 //! calls `logging.getLogger("nanobot_tools.<part>")`. It is started by the first record. Records below
 //! `INFO` are dropped at the source unless `NBTOOLS_LOG` names a lower level (`debug`, `trace`).
+//!
+//! What MCP servers log goes the same way, at all levels, to a logger for each server. So many of their
+//! messages may wait; a server that logs faster than Python takes it loses the rest, and that is said.
 
 use std::{
     fmt::Write as _,
-    sync::mpsc::{Receiver, Sender, channel},
+    sync::{
+        atomic::{AtomicUsize, Ordering},
+        mpsc::{Receiver, Sender, channel},
+    },
 };
 
 use parking_lot::Mutex;
-use pyo3::prelude::*;
+use pyo3::{intern, prelude::*, types::PyDict};
+use serde_json::Value;
 use tracing::{
     Event, Level, Metadata, Subscriber,
     field::{Field, Visit},
@@ -21,6 +28,13 @@ enum Message {
     Record {
         level: u8,
         logger: String,
+        text: String,
+    },
+    /// What an MCP server logs.
+    Server {
+        server: String,
+        level: String,
+        logger: Option<String>,
         text: String,
     },
     /// Answered when everything before it was logged.
@@ -53,6 +67,27 @@ fn deliver(records: &Receiver<Message>) {
             Message::Flush(done) => {
                 let _ = done.send(());
             }
+            Message::Server { server, level, logger, text } => {
+                WAITING.fetch_sub(1, Ordering::Relaxed);
+                let dropped = DROPPED.swap(0, Ordering::Relaxed);
+                let _ = Python::try_attach(|py| -> PyResult<()> {
+                    let target = py
+                        .import("logging")?
+                        .call_method1("getLogger", (format!("nanobot_tools.mcp.server.{server}"),))?;
+                    if dropped > 0 {
+                        let text = format!("{dropped} messages of MCP servers came too fast and are lost");
+                        target.call_method1("log", (30, "%s", text))?;
+                    }
+                    let extra = PyDict::new(py);
+                    extra.set_item("mcp_server", server)?;
+                    extra.set_item("mcp_logger", logger)?;
+                    extra.set_item("mcp_level", &level)?;
+                    let options = PyDict::new(py);
+                    options.set_item("extra", extra)?;
+                    target.call_method(intern!(py, "log"), (severity(&level), "%s", text), Some(&options))?;
+                    Ok(())
+                });
+            }
             Message::Record { level, logger, text } => {
                 // None while the interpreter shuts down.
                 let _ = Python::try_attach(|py| -> PyResult<()> {
@@ -62,6 +97,34 @@ fn deliver(records: &Receiver<Message>) {
                 });
             }
         }
+    }
+}
+
+/// How many messages of servers wait for Python, and how many were dropped since the last one it took.
+static WAITING: AtomicUsize = AtomicUsize::new(0);
+static DROPPED: AtomicUsize = AtomicUsize::new(0);
+const MAX_WAITING: usize = 10_000;
+
+/// What an MCP server logs, for `logging.getLogger("nanobot_tools.mcp.server.<server>")`.
+pub(crate) fn of_server(server: &str, level: &str, logger: Option<String>, data: &Value) {
+    if WAITING.fetch_add(1, Ordering::Relaxed) >= MAX_WAITING {
+        WAITING.fetch_sub(1, Ordering::Relaxed);
+        DROPPED.fetch_add(1, Ordering::Relaxed);
+        return;
+    }
+    let text = data.as_str().map_or_else(|| data.to_string(), str::to_owned);
+    send(Message::Server { server: server.to_owned(), level: level.to_owned(), logger, text });
+}
+
+/// The level of Python's `logging` for one of the protocol's, which are those of RFC 5424.
+fn severity(level: &str) -> u8 {
+    match level {
+        "debug" => 10,
+        "warning" => 30,
+        "error" => 40,
+        "critical" | "alert" | "emergency" => 50,
+        // `info` and `notice`, and what is not known.
+        _ => 20,
     }
 }
 

@@ -1,14 +1,30 @@
 //! Connections to MCP servers, as Python sees them.
+//!
+//! `nanobot_tools.mcp` wraps them. What a connection's futures bring, and what its server asks and tells,
+//! arrives on the loop on which each was asked for (`bridge`, `host`).
+
+mod host;
 
 use std::{collections::HashSet, sync::Arc};
 
-use pyo3::prelude::*;
-use serde_json::Value;
+use pyo3::{
+    exceptions::{PyTypeError, PyValueError},
+    prelude::*,
+    types::PyList,
+};
+use serde_json::{Map, Value, value::RawValue};
 
-use super::{bridge, convert, errors, native::NativeTool, registry::native_arguments};
+pub(crate) use self::host::Answer;
+use self::host::PyHost;
+use super::{
+    bridge::{self, Item},
+    convert, errors,
+    native::NativeTool,
+    registry::native_arguments,
+};
 use crate::{
-    CallContext, Tool,
-    mcp::{Connection, ConnectionState, ServerConfig, connect},
+    CallContext, Progress, ProgressSink, Tool,
+    mcp::{Capability, Connection, List, ServerConfig, connect_with},
 };
 
 /// A connection to one MCP server; made by `connect_server`.
@@ -26,13 +42,7 @@ impl NativeConnection {
     /// `recipe`, `connecting`, `ready`, `lost` or `closed`.
     #[getter]
     fn state(&self) -> &'static str {
-        match self.0.state() {
-            ConnectionState::Recipe => "recipe",
-            ConnectionState::Connecting => "connecting",
-            ConnectionState::Ready => "ready",
-            ConnectionState::Lost => "lost",
-            _ => "closed",
-        }
+        self.0.state().as_str()
     }
 
     /// The process that was started, or `None` for a server that is no process.
@@ -59,10 +69,16 @@ impl NativeConnection {
         self.0.protocol_version()
     }
 
+    /// What the server says it can do; a new dict each time.
+    #[getter]
+    fn capabilities<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        convert::to_python(py, self.0.capabilities())
+    }
+
     /// What was odd about the entry or the server without being fatal.
     #[getter]
     fn warnings(&self) -> Vec<String> {
-        self.0.warnings().to_vec()
+        self.0.warnings()
     }
 
     /// The last lines that the server wrote to stderr.
@@ -77,33 +93,100 @@ impl NativeConnection {
         self.0.claim_names(&mut taken)
     }
 
-    /// The wrapped tools: `(raw name, tool)` each.
+    /// What the server offers to a model: `("tool" | "resource" | "prompt", raw name or address, tool)` each.
     #[getter]
-    fn tools(&self) -> Vec<(String, NativeTool)> {
-        self.0
-            .tools()
+    fn offers(&self) -> Vec<(&'static str, String, NativeTool)> {
+        let (tools, extras) = (self.0.tools(), self.0.extras());
+        tools
             .into_iter()
-            .map(|tool| (tool.raw_name().to_owned(), NativeTool::new(tool as Arc<dyn Tool>)))
+            .chain(extras)
+            .map(|tool| {
+                let kind = match tool.capability() {
+                    Capability::Tool => "tool",
+                    Capability::Resource => "resource",
+                    Capability::Prompt => "prompt",
+                };
+                (kind, tool.raw_name().to_owned(), NativeTool::new(tool as Arc<dyn Tool>))
+            })
             .collect()
     }
 
     /// Call a tool by its raw name; a future of the server's whole result as objects.
-    #[pyo3(signature = (name, arguments, timeout))]
+    ///
+    /// `report(progress, total, message)` is called on the loop for each report of progress, before the
+    /// future is done.
+    #[pyo3(signature = (name, arguments, timeout, report))]
     fn call_tool<'py>(
         &self,
         py: Python<'py>,
         name: String,
         arguments: &Bound<'py, PyAny>,
         timeout: Option<f64>,
+        report: Option<Py<PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let arguments = native_arguments(arguments)?;
-        let timeout = super::executor::duration(timeout, "timeout")?;
+        let mut context = context(timeout)?;
+        context.progress = report.map(|report| reporter(py, report)).transpose()?;
+        let connection = Arc::clone(&self.0);
+        bridge::spawn(py, async move { connection.call_tool(&name, arguments, context).await }, objects)
+    }
+
+    /// Make any request; a future of the result as objects.
+    #[pyo3(signature = (method, params, timeout))]
+    fn request<'py>(
+        &self,
+        py: Python<'py>,
+        method: String,
+        params: &Bound<'py, PyAny>,
+        timeout: Option<f64>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let params = object(params)?;
+        let context = context(timeout)?;
+        let connection = Arc::clone(&self.0);
+        bridge::spawn(py, async move { connection.request(&method, params, context).await }, objects)
+    }
+
+    /// Send any notification.
+    fn notify(&self, method: &str, params: &Bound<'_, PyAny>) -> PyResult<()> {
+        let params = object(params)?;
+        self.0.notify(method, Some(&params).filter(|params| !params.is_empty())).map_err(errors::to_py)
+    }
+
+    /// Read a whole list as the server sends it; a future of the items as objects.
+    ///
+    /// `kind` is `tools`, `resources`, `resource_templates` or `prompts`.
+    fn list<'py>(&self, py: Python<'py>, kind: &str) -> PyResult<Bound<'py, PyAny>> {
+        let list = match kind {
+            "tools" => List::Tools,
+            "resources" => List::Resources,
+            "resource_templates" => List::Templates,
+            "prompts" => List::Prompts,
+            other => return Err(PyValueError::new_err(format!("there is no list of {other}"))),
+        };
+        let connection = Arc::clone(&self.0);
+        bridge::spawn(py, async move { connection.list(list).await }, |py, items| {
+            let list = PyList::empty(py);
+            for item in &items {
+                list.append(convert::to_python(py, item)?)?;
+            }
+            Ok(list.into_any().unbind())
+        })
+    }
+
+    /// Hear of changes of a resource, or no more; a future.
+    fn subscribe<'py>(&self, py: Python<'py>, uri: String, on: bool) -> PyResult<Bound<'py, PyAny>> {
         let connection = Arc::clone(&self.0);
         bridge::spawn(
             py,
-            async move { connection.call_tool(&name, arguments, CallContext::within(timeout)).await },
-            |py, raw| Ok(convert::loads(py, raw.get())?.unbind()),
+            async move { if on { connection.subscribe(&uri).await } else { connection.unsubscribe(&uri).await } },
+            none,
         )
+    }
+
+    /// Say which messages the server should log; a future.
+    fn set_logging_level<'py>(&self, py: Python<'py>, level: String) -> PyResult<Bound<'py, PyAny>> {
+        let connection = Arc::clone(&self.0);
+        bridge::spawn(py, async move { connection.set_logging_level(&level).await }, none)
     }
 
     /// Close the connection and end the server; a future. Closing twice does nothing more.
@@ -115,7 +198,7 @@ impl NativeConnection {
                 connection.close().await;
                 Ok(())
             },
-            |py, ()| Ok(py.None()),
+            none,
         )
     }
 
@@ -123,6 +206,42 @@ impl NativeConnection {
     fn kill(&self) {
         self.0.kill();
     }
+}
+
+fn none(py: Python<'_>, (): ()) -> PyResult<Py<PyAny>> {
+    Ok(py.None())
+}
+
+fn objects(py: Python<'_>, raw: Box<RawValue>) -> PyResult<Py<PyAny>> {
+    Ok(convert::loads(py, raw.get())?.unbind())
+}
+
+/// The parameters of a request.
+fn object(params: &Bound<'_, PyAny>) -> PyResult<Map<String, Value>> {
+    match convert::to_value(params)? {
+        Value::Object(map) => Ok(map),
+        _ => Err(PyTypeError::new_err("params must be an object")),
+    }
+}
+
+fn context(timeout: Option<f64>) -> PyResult<CallContext> {
+    Ok(CallContext::within(super::executor::duration(timeout, "timeout")?))
+}
+
+/// A sink that calls `report` on the running loop.
+fn reporter(py: Python<'_>, report: Py<PyAny>) -> PyResult<ProgressSink> {
+    let (_, queue) = bridge::running(py)?;
+    // Weak, since a queue must not outlive its loop.
+    let (queue, report) = (Arc::downgrade(&queue), Arc::new(report));
+    Ok(Arc::new(move |Progress { progress, total, message }| {
+        let Some(queue) = queue.upgrade() else { return };
+        let report = Arc::clone(&report);
+        queue.push(Item::Call(Box::new(move |py| {
+            if let Err(error) = report.call1(py, (progress, total, message)) {
+                PyErr::write_unraisable(error, py, Some(report.bind(py)));
+            }
+        })));
+    }))
 }
 
 /// Read a server entry: whether it is disabled, and what is odd about it.
@@ -134,19 +253,26 @@ pub(crate) fn check_server(name: &str, config: &Bound<'_, PyAny>) -> PyResult<(b
     Ok((config.disabled, config.warnings.clone()))
 }
 
-/// Start a server, shake hands and list its tools; a future of a `NativeConnection`.
+/// Start or reach a server, shake hands and read its lists; a future of a `NativeConnection`.
+///
+/// `host` is asked what the server asks, on the running loop; `offers` names what it answers:
+/// `sampling`, `elicitation`, `roots`.
 #[pyfunction]
 pub(crate) fn connect_server<'py>(
     py: Python<'py>,
     name: String,
     config: &Bound<'py, PyAny>,
+    host: Py<PyAny>,
+    offers: Vec<String>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let value: Value = convert::to_value(config)?;
+    let (_, queue) = bridge::running(py)?;
+    let host = Arc::new(PyHost::new(host, &queue, &offers));
     bridge::spawn(
         py,
         async move {
             let config = ServerConfig::from_json(&name, &value)?;
-            connect(&name, config).await
+            connect_with(&name, config, host).await
         },
         |py, connection| Ok(Bound::new(py, NativeConnection(connection))?.into_any().unbind()),
     )

@@ -69,6 +69,17 @@ impl NativeTool {
         self.spec.concurrency_safe()
     }
 
+    /// Whether this is the very same tool: a server that lists a tool again unchanged has not made a new one.
+    fn is_same(&self, other: &Bound<'_, Self>) -> bool {
+        std::ptr::addr_eq(Arc::as_ptr(&self.tool), Arc::as_ptr(&other.get().tool))
+    }
+
+    /// Seconds that one call may take, or `None`.
+    #[getter]
+    fn timeout(&self) -> Option<f64> {
+        self.spec.timeout.map(|limit| limit.as_secs_f64())
+    }
+
     /// Run the tool and wait for it, for scripts without an event loop.
     ///
     /// The arguments are a JSON object and are not validated. Returns the text and whether it is an

@@ -180,7 +180,11 @@ impl PyTool {
             return Ok(self.remember(&schema, compiled, warning));
         }
         let object = self.object.bind(py);
-        let source = match object.getattr_opt(intern!(py, "parameters"))? {
+        // A wrapper may show the model another schema than calls are checked against. Asked of the
+        // class: a mock has any attribute.
+        let checked = intern!(py, "_checked_schema");
+        let attribute = if object.get_type().hasattr(checked)? { checked } else { intern!(py, "parameters") };
+        let source = match object.getattr_opt(attribute)? {
             Some(source) => source,
             None => PyDict::new(py).into_any(),
         };

@@ -105,16 +105,31 @@ fn hash(bytes: &[u8]) -> String {
 }
 
 /// The name of a server's tool: `mcp_<server>_<tool>`, sanitised.
-///
-/// A tool whose name has nothing that providers accept (one wholly in Chinese, say) gets a hash
-/// in its place, or all of them would share one name.
 #[must_use]
 pub fn mcp_tool_name(server: &str, tool: &str) -> String {
-    let name = sanitise(&format!("mcp_{server}_{tool}"));
-    if tool.chars().any(|c| c.is_ascii_alphanumeric()) {
+    mcp_name(server, "", tool)
+}
+
+/// The name of a server's resource: `mcp_<server>_resource_<name>`, sanitised.
+#[must_use]
+pub fn mcp_resource_name(server: &str, name: &str) -> String {
+    mcp_name(server, "resource_", name)
+}
+
+/// The name of a server's prompt: `mcp_<server>_prompt_<name>`, sanitised.
+#[must_use]
+pub fn mcp_prompt_name(server: &str, name: &str) -> String {
+    mcp_name(server, "prompt_", name)
+}
+
+/// What has nothing in its name that providers accept (one wholly in Chinese, say) gets a hash in
+/// its place, or all of them would share one name.
+fn mcp_name(server: &str, kind: &str, raw: &str) -> String {
+    let name = sanitise(&format!("mcp_{server}_{kind}{raw}"));
+    if raw.chars().any(|c| c.is_ascii_alphanumeric()) {
         return name;
     }
-    with_hash(name.trim_end_matches('_'), server, tool)
+    with_hash(name.trim_end_matches('_'), server, raw)
 }
 
 /// `name` with a hash of where it comes from, for one that is taken; at most 64 long.
@@ -151,6 +166,8 @@ mod tests {
         let (one, two) = (mcp_tool_name("s", "\u{67e5}\u{8be2}"), mcp_tool_name("s", "\u{5929}\u{6c14}"));
         assert_ne!(one, two);
         assert_eq!(one, mcp_tool_name("s", "\u{67e5}\u{8be2}"));
+        assert_ne!(mcp_resource_name("s", "\u{67e5}"), mcp_resource_name("s", "\u{8be2}"));
+        assert_eq!(mcp_prompt_name("s", "a b"), "mcp_s_prompt_a_b");
         for name in [one, two, mcp_tool_name("", ""), mcp_tool_name("\u{67e5}", &"\u{8be2}".repeat(200))] {
             assert!(!name.is_empty() && name.len() <= 64 && name.starts_with("mcp_"), "{name}");
             assert!(name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-'), "{name}");

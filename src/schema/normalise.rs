@@ -1,448 +1,263 @@
-//! JSON Schemas of servers as providers accept them.
+//! JSON Schemas of tools as the providers of models accept them.
 //!
-//! What the reference does for `OpenAI`: local references move into `$defs`, a union of one type
-//! and null becomes that type with `nullable`, object schemas name their `properties` and
-//! `required`. Besides, the root is always a plain object schema, since providers refuse a whole
-//! request over one root with a union. Only schema positions are rewritten, never data (`default`,
-//! `const`, `enum`, `examples`). The result is for the model alone; calls are checked against the
-//! original. Any JSON value is accepted, however odd; depth and size are bounded.
+//! A provider refuses a whole request over one schema that it does not like, so each is brought into the form
+//! that its provider asks for, its [`Profile`]. The result is for the model alone: calls are cast and checked
+//! against the original. Therefore a step keeps the meaning or admits more, never less: what the original
+//! accepts, the result accepts, where `nullable: true` admits null (for the one exception see
+//! [`Profile::Gemini`]).
+//!
+//! The rules, and where they are from:
+//!
+//! - **all but `json-schema`**: the root is a plain object with `properties` and `required`; broken keywords
+//!   are left out and those of older drafts translated; each `$ref` names a definition in the root's `$defs`.
+//!   What a reference outside the schema or to nothing stood for admits anything.
+//! - **openai**: what nanobot-ai 0.3.5 does (references hoisted to `$defs/ref_<hash>`, unions with null folded
+//!   into `nullable`), and the errors of the API that users report: arrays name their `items`, also tuples; a
+//!   reference stands alone.
+//! - **anthropic**: no union at the root; names of properties at the root match `^[a-zA-Z0-9_.-]{1,64}$` (both
+//!   from its error messages, the documentation says only that `input_schema` is JSON Schema with `type:
+//!   object`). Other names are mentioned in the description. All else of 2020-12 is passed on.
+//! - **gemini**: the fields of `Schema` in the API's reference, and its error messages. See `reduce.rs`.
+//! - **moonshot**: the published specification, MFJS. See `reduce.rs`.
+//!
+//! Any JSON value is accepted, however odd. Depth is bounded, and so is size: all but `gemini` at most 2.2
+//! times the original plus 256 bytes, `gemini`, which writes references out, 8 times plus 16 KiB. Where the
+//! usual steps would exceed it, fewer references are kept, and at last only scalar properties.
 
-use std::collections::HashMap;
+mod clean;
+mod keywords;
+mod merge;
+mod nullable;
+mod reduce;
+mod refs;
+mod root;
 
-use serde_json::{Map, Value, json};
-use sha2::{Digest, Sha256};
+use std::{fmt, str::FromStr};
 
-/// Below this depth a schema admits anything: no model needs more, and the check of the call
-/// goes by the original.
-const MAX_DEPTH: usize = 64;
-/// References that are moved into `$defs`; further ones stay as they are.
-const MAX_REFS: usize = 512;
-/// References that are followed from the root.
-const MAX_HOPS: usize = 16;
+use serde_json::{Value, json};
 
-/// Keywords whose value is a schema.
-const ONE: [&str; 12] = [
-    "items",
-    "additionalProperties",
-    "additionalItems",
-    "unevaluatedItems",
-    "unevaluatedProperties",
-    "contains",
-    "propertyNames",
-    "contentSchema",
-    "not",
-    "if",
-    "then",
-    "else",
-];
-/// Keywords whose value is a list of schemas.
-const LIST: [&str; 5] = ["allOf", "anyOf", "oneOf", "prefixItems", "items"];
-/// Keywords whose value is an object of schemas.
-const MAP: [&str; 5] = ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas"];
-/// What the outer schema of a nullable union says about itself, and the inner one must not change.
-const ANNOTATIONS: [&str; 4] = ["title", "description", "default", "examples"];
+use clean::{Cleaned, MAX_DEPTH, Wishes, clean};
+use keywords::{Object, children_mut, size, turns_round, types_of};
+use reduce::Dialect;
+
+/// Whose model is to see a schema.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
+pub enum Profile {
+    /// `OpenAI` and what is compatible with it; the default.
+    #[default]
+    OpenAi,
+    /// Anthropic's `input_schema`.
+    Anthropic,
+    /// Gemini's function declarations.
+    ///
+    /// It asks for the type of the elements of every array, so that of arrays in arrays of anything only three
+    /// levels are admitted.
+    Gemini,
+    /// Moonshot (Kimi).
+    Moonshot,
+    /// Nothing is changed.
+    JsonSchema,
+}
+
+impl Profile {
+    /// Every profile, in the order in which they are named to users.
+    pub const ALL: [Self; 5] =
+        [Self::OpenAi, Self::Anthropic, Self::Gemini, Self::Moonshot, Self::JsonSchema];
+
+    /// The name in configuration and in Python.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::OpenAi => "openai",
+            Self::Anthropic => "anthropic",
+            Self::Gemini => "gemini",
+            Self::Moonshot => "moonshot",
+            Self::JsonSchema => "json-schema",
+        }
+    }
+
+    /// The most bytes that the result for a schema of `size` bytes has.
+    fn limit(self, size: usize) -> usize {
+        if self == Self::Gemini { size * 8 + 16 * 1024 } else { size * 11 / 5 + 256 }
+    }
+}
+
+impl fmt::Display for Profile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// There is no profile of this name.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("unknown profile '{0}'; known are openai, anthropic, gemini, moonshot and json-schema")]
+pub struct UnknownProfile(String);
+
+impl FromStr for Profile {
+    type Err = UnknownProfile;
+
+    fn from_str(name: &str) -> Result<Self, UnknownProfile> {
+        Self::ALL
+            .into_iter()
+            .find(|profile| profile.name() == name)
+            .ok_or_else(|| UnknownProfile(name.chars().take(64).collect()))
+    }
+}
+
+/// The schema of a tool's arguments as `profile` wants it.
+///
+/// What is no object at all becomes the schema of any object.
+#[must_use]
+pub fn normalise(schema: &Value, profile: Profile) -> Value {
+    let Value::Object(map) = schema else {
+        return json!({"type": "object", "properties": {}});
+    };
+    if profile == Profile::JsonSchema {
+        return schema.clone();
+    }
+    let before = size(schema);
+    let limit = profile.limit(before);
+    // Less and less is copied, until it fits.
+    for budget in [usize::MAX, before / 2, 0] {
+        let result = Value::Object(with(schema, map, profile, budget));
+        if size(&result) <= limit {
+            return result;
+        }
+    }
+    let mut root = skeleton(map);
+    if profile == Profile::Anthropic {
+        speakable(&mut root);
+    }
+    root::finish(&mut root);
+    Value::Object(root)
+}
 
 /// The schema of a tool's arguments as `OpenAI` accepts it.
 #[must_use]
 pub fn normalise_openai(schema: &Value) -> Value {
-    let Value::Object(map) = schema else {
-        return json!({"type": "object", "properties": {}});
-    };
-    let mut root = nullable(plain_root(hoist(schema, map)), 0);
-    finish_root(&mut root);
-    Value::Object(root)
+    normalise(schema, Profile::OpenAi)
 }
 
-/// Move local references that point elsewhere than into `$defs` there.
-fn hoist(root: &Value, map: &Map<String, Value>) -> Map<String, Value> {
-    let mut refs = Refs { root, names: HashMap::new(), queue: Vec::new() };
-    let mut result = refs.rewrite_map(map, 0);
-    let mut moved = Map::new();
-    let mut next = 0;
-    while let Some((name, target)) = refs.queue.get(next).cloned() {
-        next += 1;
-        let target = refs.rewrite(target, 0);
-        moved.insert(name, target);
-    }
-    if !moved.is_empty() {
-        let mut defs = match result.shift_remove("$defs") {
-            Some(Value::Object(defs)) => defs,
-            _ => Map::new(),
-        };
-        defs.extend(moved);
-        result.insert("$defs".to_owned(), Value::Object(defs));
-    }
-    result
-}
-
-struct Refs<'a> {
-    root: &'a Value,
-    names: HashMap<String, Option<String>>,
-    /// Targets that are still to be rewritten. A queue, so that chains of references cost no
-    /// stack.
-    queue: Vec<(String, &'a Value)>,
-}
-
-impl<'a> Refs<'a> {
-    fn rewrite(&mut self, schema: &'a Value, depth: usize) -> Value {
-        match schema {
-            Value::Object(map) if depth < MAX_DEPTH => Value::Object(self.rewrite_map(map, depth)),
-            Value::Object(_) | Value::Array(_) if depth >= MAX_DEPTH => json!({}),
-            other => other.clone(),
+/// One run, in which no more than `budget` bytes are copied from one place of the schema to another.
+fn with(schema: &Value, map: &Object, profile: Profile, budget: usize) -> Object {
+    let wishes =
+        Wishes { lone_refs: profile != Profile::Anthropic, tuples: profile == Profile::Anthropic, budget };
+    let Cleaned { schema: mut root, mut loosened, turns_round } = clean(schema, map, wishes);
+    loosened |= root::plain(&mut root, profile == Profile::OpenAi);
+    match profile {
+        Profile::OpenAi => {
+            loosened |= nullable::fold(&mut root, 0);
+            elements(&mut root, 0);
         }
-    }
-
-    fn rewrite_map(&mut self, schema: &'a Map<String, Value>, depth: usize) -> Map<String, Value> {
-        let mut out = Map::with_capacity(schema.len());
-        for (key, value) in schema {
-            let value = match value {
-                Value::String(reference) if key == "$ref" => {
-                    self.reference(reference).map_or_else(|| value.clone(), Value::String)
-                }
-                Value::Object(map) if MAP.contains(&key.as_str()) => {
-                    Value::Object(map.iter().map(|(k, v)| (k.clone(), self.rewrite(v, depth + 1))).collect())
-                }
-                Value::Array(items) if LIST.contains(&key.as_str()) => {
-                    Value::Array(items.iter().map(|v| self.rewrite(v, depth + 1)).collect())
-                }
-                Value::Object(_) if ONE.contains(&key.as_str()) => self.rewrite(value, depth + 1),
-                other => other.clone(),
-            };
-            out.insert(key.clone(), value);
+        Profile::Anthropic => loosened |= speakable(&mut root),
+        Profile::Gemini | Profile::Moonshot => {
+            root::finish(&mut root);
+            let dialect = if profile == Profile::Gemini { Dialect::Gemini } else { Dialect::Moonshot };
+            root = reduce::reduce(root, dialect, budget.min(root_budget(schema)));
         }
-        out
+        Profile::JsonSchema => {}
     }
-
-    /// The reference that replaces `reference`; `None` if it stays.
-    fn reference(&mut self, reference: &str) -> Option<String> {
-        if reference.starts_with("#/$defs/") {
-            return None;
-        }
-        let pointer = percent_decode(reference.strip_prefix('#')?)?;
-        if !pointer.is_empty() && !pointer.starts_with('/') {
-            return None;
-        }
-        if let Some(known) = self.names.get(reference) {
-            return known.as_ref().map(|name| format!("#/$defs/{name}"));
-        }
-        let target = if self.queue.len() < MAX_REFS { self.resolve(&pointer) } else { None };
-        let name = target.map(|target| {
-            let digest = format!("{:x}", Sha256::digest(reference));
-            let mut name = format!("ref_{}", &digest[..12]);
-            while self.root.get("$defs").is_some_and(|defs| defs.get(&name).is_some()) {
-                name.push('_');
-            }
-            self.queue.push((name.clone(), target));
-            name
-        });
-        self.names.insert(reference.to_owned(), name.clone());
-        name.map(|name| format!("#/$defs/{name}"))
+    if loosened && turns_round {
+        soften(&mut root, 0);
     }
-
-    fn resolve(&self, pointer: &str) -> Option<&'a Value> {
-        let mut current = self.root;
-        for part in pointer.split('/').skip(1) {
-            let part = unescape(part);
-            current = match current {
-                Value::Object(map) => map.get(&part)?,
-                Value::Array(items) => items.get(part.parse::<usize>().ok()?)?,
-                _ => return None,
-            };
-        }
-        Some(current)
-    }
-}
-
-fn unescape(part: &str) -> String {
-    part.replace("~1", "/").replace("~0", "~")
-}
-
-fn percent_decode(text: &str) -> Option<String> {
-    if !text.contains('%') {
-        return Some(text.to_owned());
-    }
-    let bytes = text.as_bytes();
-    let mut out = Vec::with_capacity(bytes.len());
-    let mut at = 0;
-    while let Some(&byte) = bytes.get(at) {
-        let hex =
-            bytes.get(at + 1..at + 3).filter(|_| byte == b'%').and_then(|hex| std::str::from_utf8(hex).ok());
-        if let Some(decoded) = hex.and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
-            out.push(decoded);
-            at += 3;
-        } else {
-            out.push(byte);
-            at += 1;
-        }
-    }
-    String::from_utf8(out).ok()
-}
-
-/// The single branch beside null, if that is what the union is.
-fn nullable_branch(options: Option<&Value>) -> Option<&Map<String, Value>> {
-    let mut branch = None;
-    let mut saw_null = false;
-    for option in options?.as_array()? {
-        let option = option.as_object()?;
-        if option.get("type").is_some_and(|kind| kind == "null") {
-            saw_null = true;
-        } else if branch.replace(option).is_some() {
-            return None;
-        }
-    }
-    branch.filter(|_| saw_null)
-}
-
-fn nullable(mut schema: Map<String, Value>, depth: usize) -> Map<String, Value> {
-    if depth > MAX_DEPTH {
-        return schema;
-    }
-    let mut became_nullable = false;
-    if let Some(Value::Array(types)) = schema.get("type") {
-        let others: Vec<&Value> = types.iter().filter(|kind| *kind != "null").collect();
-        if let [only] = others[..]
-            && others.len() < types.len()
-        {
-            let only = only.clone();
-            schema.insert("type".to_owned(), only);
-            became_nullable = true;
-        }
-    }
-    for key in ["oneOf", "anyOf"] {
-        if let Some(branch) = nullable_branch(schema.get(key)).cloned() {
-            schema.shift_remove(key);
-            for (key, value) in branch {
-                if !(ANNOTATIONS.contains(&key.as_str()) && schema.contains_key(&key)) {
-                    schema.insert(key, value);
-                }
-            }
-            became_nullable = true;
-            break;
-        }
-    }
-    if became_nullable {
-        schema.insert("nullable".to_owned(), Value::Bool(true));
-        if let Some(Value::Array(values)) = schema.get_mut("enum") {
-            values.retain(|value| !value.is_null());
-        }
-    }
-    for key in ["properties", "$defs"] {
-        if let Some(Value::Object(map)) = schema.get_mut(key) {
-            for value in map.values_mut() {
-                nullable_in_place(value, depth);
-            }
-        }
-    }
-    if let Some(items) = schema.get_mut("items") {
-        nullable_in_place(items, depth);
-    }
-    if schema.get("type").is_some_and(|kind| kind == "object") {
-        schema.entry("properties").or_insert_with(|| json!({}));
-        schema.entry("required").or_insert_with(|| json!([]));
-    }
-    schema
-}
-
-fn nullable_in_place(value: &mut Value, depth: usize) {
-    if let Value::Object(map) = value {
-        *map = nullable(std::mem::take(map), depth + 1);
-    }
-}
-
-/// Make the root a plain object schema: a reference is followed, the properties of its unions
-/// are gathered, and what providers refuse there is left to the check of the call.
-fn plain_root(mut root: Map<String, Value>) -> Map<String, Value> {
-    let defs = root.get("$defs").cloned().unwrap_or(Value::Null);
-    let mut hops = 0;
-    while let Some(Value::String(reference)) = root.get("$ref") {
-        let target = local_def(&defs, reference).cloned();
-        root.shift_remove("$ref");
-        hops += 1;
-        let Some(Value::Object(target)) = target.filter(|_| hops <= MAX_HOPS) else { break };
-        for (key, value) in target {
-            root.entry(key).or_insert(value);
-        }
-    }
-    for (key, all) in [("allOf", true), ("anyOf", false), ("oneOf", false)] {
-        // A root that may be null is still that object.
-        if nullable_branch(root.get(key)).is_some_and(|branch| !branch.contains_key("$ref")) && key != "allOf"
-        {
-            continue;
-        }
-        if let Some(branches) = root.shift_remove(key) {
-            gather(&mut root, &branches, &defs, all);
-        }
-    }
-    for key in ["not", "enum", "const", "if", "then", "else"] {
-        root.shift_remove(key);
-    }
+    root::finish(&mut root);
     root
 }
 
-fn local_def<'a>(defs: &'a Value, reference: &str) -> Option<&'a Value> {
-    defs.get(unescape(reference.strip_prefix("#/$defs/")?))
+/// Bytes of definitions that are written out at most.
+fn root_budget(schema: &Value) -> usize {
+    size(schema) * 4 + 8 * 1024
 }
 
-/// Add the properties of the branches of a union, and what they require: of `allOf` everything,
-/// of the others what every branch requires.
-fn gather(root: &mut Map<String, Value>, branches: &Value, defs: &Value, all: bool) {
-    let resolve = |branch: &Value| -> Option<Map<String, Value>> {
-        let mut branch = branch.as_object()?;
-        for _ in 0..MAX_HOPS {
-            match branch.get("$ref").and_then(Value::as_str) {
-                Some(reference) => branch = local_def(defs, reference)?.as_object()?,
-                None => break,
+/// Every array says what its elements are.
+fn elements(schema: &mut Object, depth: usize) {
+    if depth > MAX_DEPTH {
+        return;
+    }
+    if types_of(schema).is_some_and(|types| types.contains(&"array")) {
+        schema.entry("items").or_insert_with(|| json!({}));
+    }
+    children_mut(schema, &mut |child| {
+        if let Value::Object(child) = child {
+            elements(child, depth + 1);
+        }
+    });
+}
+
+/// Leave out the keywords under which what was loosened elsewhere would tighten.
+fn soften(schema: &mut Object, depth: usize) {
+    let keywords: Vec<String> = schema.keys().filter(|keyword| turns_round(keyword)).cloned().collect();
+    for keyword in keywords {
+        if keyword == "oneOf" && !schema.contains_key("anyOf") {
+            if let Some(list) = schema.get_mut("oneOf").map(Value::take) {
+                clean::replace_key(schema, "oneOf", "anyOf", list);
             }
+        } else {
+            schema.shift_remove(&keyword);
         }
-        Some(branch.clone())
-    };
-    let branches: Vec<Map<String, Value>> =
-        branches.as_array().map(|list| list.iter().filter_map(resolve).collect()).unwrap_or_default();
-    let mut properties = match root.get("properties") {
-        Some(Value::Object(map)) => map.clone(),
-        _ => Map::new(),
-    };
-    let required_of = |branch: &Map<String, Value>| -> Vec<Value> {
-        branch.get("required").and_then(Value::as_array).cloned().unwrap_or_default()
-    };
-    let mut required = required_of(root);
-    for branch in &branches {
-        if let Some(Value::Object(map)) = branch.get("properties") {
-            for (name, schema) in map {
-                properties.entry(name.clone()).or_insert_with(|| schema.clone());
+    }
+    if !schema.contains_key("if") {
+        schema.shift_remove("then");
+        schema.shift_remove("else");
+    }
+    if depth <= MAX_DEPTH {
+        children_mut(schema, &mut |child| {
+            if let Value::Object(child) = child {
+                soften(child, depth + 1);
             }
-        }
-    }
-    let lists: Vec<Vec<Value>> = branches.iter().map(required_of).collect();
-    for name in lists.iter().flatten() {
-        if !required.contains(name) && (all || lists.iter().all(|list| list.contains(name))) {
-            required.push(name.clone());
-        }
-    }
-    if !properties.is_empty() {
-        root.insert("properties".to_owned(), Value::Object(properties));
-    }
-    if !required.is_empty() {
-        root.insert("required".to_owned(), Value::Array(required));
+        });
     }
 }
 
-fn finish_root(root: &mut Map<String, Value>) {
-    if root.get("type").is_none_or(|kind| kind != "object") {
-        root.insert("type".to_owned(), "object".into());
+/// Anthropic takes only some names of properties; the others are mentioned instead.
+fn speakable(root: &mut Object) -> bool {
+    let is_name = |name: &str| {
+        (1..=64).contains(&name.len())
+            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-'))
+    };
+    let Some(Value::Object(properties)) = root.get_mut("properties") else { return false };
+    let hidden: Vec<String> = properties.keys().filter(|name| !is_name(name)).cloned().collect();
+    if hidden.is_empty() {
+        return false;
     }
-    if !root.get("properties").is_some_and(Value::is_object) {
-        root.insert("properties".to_owned(), json!({}));
+    properties.retain(|name, _| is_name(name));
+    if let Some(Value::Array(required)) = root.get_mut("required") {
+        required.retain(|name| name.as_str().is_some_and(is_name));
     }
-    if !root.get("required").is_some_and(Value::is_array) {
-        root.insert("required".to_owned(), json!([]));
+    for keyword in ["additionalProperties", "unevaluatedProperties", "propertyNames"] {
+        root.shift_remove(keyword);
     }
+    let names: Vec<String> = hidden.iter().map(|name| Value::from(name.as_str()).to_string()).collect();
+    let names = format!("Further properties: {}.", names.join(", "));
+    let text = match root.get("description").and_then(Value::as_str) {
+        Some(text) if !text.is_empty() => format!("{text} {names}"),
+        _ => names,
+    };
+    root.insert("description".to_owned(), text.into());
+    true
+}
+
+/// The scalar properties alone: for schemas that are nothing but references and empty objects.
+fn skeleton(map: &Object) -> Object {
+    let mut properties = Object::new();
+    for (name, schema) in map.get("properties").and_then(Value::as_object).into_iter().flatten() {
+        let kind = schema.get("type").and_then(Value::as_str);
+        let plain = |keyword: &String| matches!(keyword.as_str(), "type" | "description");
+        if matches!(kind, Some("string" | "integer" | "number" | "boolean"))
+            && schema.as_object().is_some_and(|schema| schema.keys().all(plain))
+            && schema.get("description").is_none_or(Value::is_string)
+        {
+            properties.insert(name.clone(), schema.clone());
+        }
+    }
+    let mut root = Object::from_iter([("type".to_owned(), "object".into())]);
+    if let Some(text) = map.get("description").filter(|text| text.is_string()) {
+        root.insert("description".to_owned(), text.clone());
+    }
+    root.insert("properties".to_owned(), Value::Object(properties));
+    root
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ordinary_schemas_come_out_as_in_the_reference() {
-        for (schema, wanted) in [
-            (json!("x"), json!({"type": "object", "properties": {}})),
-            (json!({"type": "object"}), json!({"type": "object", "properties": {}, "required": []})),
-            (
-                json!({"type": "object", "properties": {
-                    "a": {"type": ["string", "null"]},
-                    "b": {"anyOf": [{"type": "integer", "minimum": 1}, {"type": "null"}], "default": null},
-                    "c": {"type": "array", "items": {"type": ["null", "object"]}},
-                    "d": {"type": ["string", "integer", "null"]},
-                    "e": {"anyOf": [{"type": "string"}, {"type": "integer"}]}},
-                    "required": ["a"]}),
-                json!({"type": "object", "properties": {
-                    "a": {"type": "string", "nullable": true},
-                    "b": {"default": null, "type": "integer", "minimum": 1, "nullable": true},
-                    "c": {"type": "array", "items":
-                        {"type": "object", "nullable": true, "properties": {}, "required": []}},
-                    "d": {"type": ["string", "integer", "null"]},
-                    "e": {"anyOf": [{"type": "string"}, {"type": "integer"}]}},
-                    "required": ["a"]}),
-            ),
-        ] {
-            assert_eq!(normalise_openai(&schema), wanted);
-        }
-    }
-
-    #[test]
-    fn local_references_move_into_defs_and_recursion_ends() {
-        let schema = json!({"type": "object", "properties": {
-            "a": {"type": "object", "properties": {"next": {"$ref": "#/properties/a"}}},
-            "b": {"$ref": "#/definitions/x%20y"}, "c": {"$ref": "#/nowhere"}, "d": {"$ref": "http://h/s"}},
-            "definitions": {"x y": {"type": "string"}}});
-        let out = normalise_openai(&schema);
-        let target = out["properties"]["b"]["$ref"].as_str().unwrap();
-        assert!(target.starts_with("#/$defs/ref_"), "{target}");
-        assert_eq!(out.pointer(&target[1..]), Some(&json!({"type": "string"})));
-        let next = out["properties"]["a"]["properties"]["next"]["$ref"].as_str().unwrap();
-        assert_eq!(out.pointer(&next[1..]).unwrap()["properties"]["next"]["$ref"], next);
-        assert_eq!(out["properties"]["c"], json!({"$ref": "#/nowhere"}));
-        assert_eq!(out["properties"]["d"], json!({"$ref": "http://h/s"}));
-    }
-
-    #[test]
-    fn data_is_left_alone() {
-        let data = json!({"$ref": "#/properties/x", "type": ["string", "null"]});
-        let schema = json!({"type": "object", "properties": {
-            "x": {"default": data, "const": data, "enum": [data], "examples": [data]},
-            "$ref": {"type": "string"}, "type": {"type": "string"}}});
-        let out = normalise_openai(&schema);
-        assert_eq!(out["properties"], schema["properties"]);
-    }
-
-    #[test]
-    fn the_outer_description_wins_and_null_leaves_enum() {
-        let schema = json!({"type": "object", "properties": {"x": {"description": "outer", "anyOf": [
-            {"type": "string", "description": "inner", "enum": ["a", null]}, {"type": "null"}]}}});
-        assert_eq!(
-            normalise_openai(&schema)["properties"]["x"],
-            json!({"description": "outer", "type": "string", "enum": ["a"], "nullable": true})
-        );
-    }
-
-    #[test]
-    fn the_root_is_always_a_plain_object() {
-        for schema in [
-            json!({}),
-            json!({"type": "string"}),
-            json!({"properties": null, "required": true}),
-            json!({"$ref": "#/$defs/A", "$defs": {"A": {"$ref": "#/$defs/A"}}}),
-            json!({"oneOf": [{"properties": {"a": {}}, "required": ["a"]}, true], "not": {}, "enum": [1]}),
-            json!({"anyOf": [{"type": "object"}, {"type": "null"}]}),
-            json!({"$ref": "#"}),
-        ] {
-            let out = normalise_openai(&schema);
-            assert_eq!(out["type"], "object", "{schema}");
-            assert!(out["properties"].is_object() && out["required"].is_array());
-            for key in ["$ref", "oneOf", "anyOf", "allOf", "not", "enum"] {
-                assert!(out.get(key).is_none(), "{schema} keeps {key}");
-            }
-        }
-    }
-
-    #[test]
-    fn unions_at_the_root_show_their_properties() {
-        let schema = json!({"allOf": [{"$ref": "#/$defs/A"}, {"properties": {"b": {"type": "string"}}, "required": ["b"]}],
-            "$defs": {"A": {"properties": {"a": {"type": "integer"}}, "required": ["a"]}}});
-        let out = normalise_openai(&schema);
-        assert_eq!(out["properties"], json!({"a": {"type": "integer"}, "b": {"type": "string"}}));
-        assert_eq!(out["required"], json!(["a", "b"]));
-    }
-
-    #[test]
-    fn depth_is_bounded() {
-        let mut schema = json!({"type": "string"});
-        for _ in 0..500 {
-            let properties = Map::from_iter([("x".to_owned(), schema)]);
-            schema = Value::Object(Map::from_iter([("properties".to_owned(), Value::Object(properties))]));
-        }
-        let out = normalise_openai(&schema);
-        assert_eq!(out.to_string().matches("properties").count(), MAX_DEPTH);
-    }
-}
+mod tests;

@@ -47,6 +47,10 @@ impl<'a> Encoded<'a> {
         Some(Self { payload, base64, mime })
     }
 
+    pub(in crate::mcp) const fn is_base64(&self) -> bool {
+        self.base64
+    }
+
     /// How many bytes it stands for, without decoding it.
     pub(in crate::mcp) fn length(&self) -> usize {
         if self.base64 {

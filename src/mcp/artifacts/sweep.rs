@@ -23,6 +23,8 @@ const MAX_SEEN: usize = 50_000;
 const MAX_REMOVED: usize = 500;
 /// Bytes that one sweep reads to prove that files are the store's.
 const MAX_READ: u64 = 256 << 20;
+/// Items this young do not make room for others: someone is about to use them.
+const SPARED: Duration = Duration::from_secs(3600);
 /// A file that is still being written after this long never will be.
 const PARTIAL_AGE: Duration = Duration::from_secs(24 * 3600);
 /// Longest record of an image that is read.
@@ -56,7 +58,7 @@ pub(super) fn sweep(root: &Path, limits: Limits, wanted: u64) -> Swept {
         }
         let age = now.duration_since(item.modified).unwrap_or_default();
         let old = limits.age.is_some_and(|limit| age > limit);
-        let much = swept.bytes.saturating_add(wanted) > limits.total;
+        let much = age > SPARED && swept.bytes.saturating_add(wanted) > limits.total;
         let doomed = if item.partial { age > PARTIAL_AGE } else { old || much };
         if !doomed {
             continue;

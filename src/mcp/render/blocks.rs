@@ -4,7 +4,7 @@
 //! it is and how large; it is never part of the text. A block that is not understood is shown
 //! for what it is.
 
-use std::{borrow::Cow, cell::OnceCell, fmt::Display};
+use std::{borrow::Cow, cell::OnceCell, fmt::Display, mem};
 
 use serde_json::{Value, value::RawValue};
 
@@ -15,7 +15,7 @@ use super::{
 };
 use crate::mcp::{
     artifacts::{Encoded, Image, Kind, Origin, Refused, Store, sniff},
-    transport::wire,
+    wire,
 };
 
 /// Longest data of an unknown block that is shown.
@@ -27,6 +27,7 @@ const URI_SHOWN: usize = 2000;
 /// Files that one result may bring.
 const MAX_STORED: usize = 100;
 
+const UNKNOWN_TYPE: &str = "unknown type";
 const IMAGE_NOT_STORED: &str = "(MCP tool returned an image that could not be stored)";
 
 /// The arguments of a call by name, as texts.
@@ -63,9 +64,9 @@ impl<'a> Page<'a> {
         Self { options, arguments, given: OnceCell::new(), texts: Vec::new(), images: Vec::new(), stored: 0 }
     }
 
-    /// The texts in order, and the images that were stored.
-    pub(super) fn finish(self) -> (Vec<Cow<'a, str>>, Vec<Image>) {
-        (self.texts, self.images)
+    /// The texts in order, and the images that were stored; the page is empty then.
+    pub(super) fn take(&mut self) -> (Vec<Cow<'a, str>>, Vec<Image>) {
+        (mem::take(&mut self.texts), mem::take(&mut self.images))
     }
 
     fn push(&mut self, text: impl Into<Cow<'a, str>>) {
@@ -197,6 +198,18 @@ impl<'a> Page<'a> {
         });
     }
 
+    /// Data outside of any block.
+    pub(super) fn data(&mut self, data: &str) -> String {
+        let mut kept = self.keep(Kind::Blob, None, Some(data));
+        if kept.mime == UNKNOWN_TYPE
+            && let Ok(bytes) = Encoded::new(data).decode(u64::MAX)
+            && let Some(told) = sniff(&bytes)
+        {
+            told.clone_into(&mut kept.mime);
+        }
+        mark("", &kept)
+    }
+
     fn store_image(&mut self, store: &Store, arguments: Lookup<'_>, data: &str) -> Result<Image, Refused> {
         self.count()?;
         let bytes = Encoded::new(data).decode(store.limits().item)?;
@@ -214,7 +227,7 @@ impl<'a> Page<'a> {
         let encoded = Encoded::new(data.unwrap_or_default());
         let called = called.or(encoded.mime).filter(|mime| !mime.is_empty());
         let mut kept = Data {
-            mime: called.map_or_else(|| "unknown type".to_owned(), label),
+            mime: called.map_or_else(|| UNKNOWN_TYPE.to_owned(), label),
             length: encoded.length(),
             fate: None,
         };

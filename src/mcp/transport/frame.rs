@@ -3,7 +3,7 @@
 //! A line over the limit is not kept: it is scanned for the id of its reply while it passes, so
 //! that the call it belongs to can fail at once instead of waiting for its deadline.
 
-use super::wire::IdScanner;
+use crate::mcp::wire::IdScanner;
 
 /// Longest line that is kept. The reference's own limit is what memory allows; 17 MiB occur.
 pub(super) const MAX_LINE: usize = 64 << 20;

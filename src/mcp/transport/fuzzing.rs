@@ -1,9 +1,6 @@
 //! What [`crate::fuzzing`] offers of the transports.
 
-use super::{
-    frame::{self, Lines},
-    wire,
-};
+use super::frame::{self, Lines};
 
 /// A line of a server's stdout.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,15 +34,4 @@ pub fn lines<'a>(limit: usize, chunks: impl Iterator<Item = &'a [u8]>) -> Vec<Li
         found.push(owned(line, &lines));
     }
     found
-}
-
-/// Read bytes as one message after the other.
-pub fn deliver(bytes: &[u8]) {
-    for line in bytes.split(|byte| *byte == b'\n') {
-        let text = wire::text(line);
-        let _ = wire::salvage_ids(&text);
-        if let Some(repaired) = wire::repair(&text) {
-            assert_eq!(wire::repair(&repaired), None, "what is repaired needs no repair");
-        }
-    }
 }

@@ -10,24 +10,11 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use super::process::Pipe;
+use super::{Position, Refused, process::Pipe};
 
 /// Bytes that may wait for a server that does not read. What waits longer than that for room
 /// would only pile up behind calls that have timed out already.
 const MAX_PENDING: usize = 64 << 20;
-
-/// Where a line ends in the stream of all bytes to one server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub(in crate::mcp) struct Position(u64);
-
-/// Why a line was not accepted. The process's end, if there is one, tells more.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::mcp) enum Refused {
-    /// Stdin is closed.
-    Closed,
-    /// The server does not read, and too much waits already.
-    Full,
-}
 
 struct State {
     pipe: Option<Arc<Pipe>>,
@@ -43,7 +30,7 @@ struct State {
     closing: bool,
 }
 
-pub(in crate::mcp) struct Outbox {
+pub(super) struct Outbox {
     state: Mutex<State>,
     wake: Notify,
     broken: CancellationToken,
@@ -69,7 +56,7 @@ impl Outbox {
     }
 
     /// Take over a line, which must end in LF, and write it unless a burst is on.
-    pub(in crate::mcp) fn push(self: &Arc<Self>, line: &[u8]) -> Result<Position, Refused> {
+    pub(super) fn push(self: &Arc<Self>, line: &[u8]) -> Result<Position, Refused> {
         let deferred = defer(self);
         let mut state = self.state.lock();
         if state.pipe.is_none() || state.closing {
@@ -92,12 +79,12 @@ impl Outbox {
     }
 
     /// Whether everything up to `position` has been handed to the operating system.
-    pub(in crate::mcp) fn has_left(&self, position: Position) -> bool {
+    pub(super) fn has_left(&self, position: Position) -> bool {
         self.state.lock().written >= position.0
     }
 
     /// Close stdin as soon as what waits has left; nothing more is accepted.
-    pub(in crate::mcp) fn close(&self) {
+    pub(super) fn close(&self) {
         let mut state = self.state.lock();
         state.closing = true;
         self.write(&mut state);
@@ -105,7 +92,7 @@ impl Outbox {
     }
 
     /// Close stdin now.
-    pub(in crate::mcp) fn abandon(&self) {
+    pub(super) fn abandon(&self) {
         let mut state = self.state.lock();
         state.closing = true;
         state.pipe = None;

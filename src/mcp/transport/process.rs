@@ -45,6 +45,9 @@ const STDERR_SHOWN: usize = 2 << 10;
 /// How long stderr may take to drain once the group is dead; only a process that left the group
 /// can hold it open longer.
 const STDERR_DRAIN: Duration = Duration::from_millis(100);
+/// How long a killed group is given to be gone.
+#[cfg(unix)]
+const GROUP_END: Duration = Duration::from_millis(500);
 
 /// How a process ended.
 #[derive(Debug, Clone)]
@@ -276,9 +279,8 @@ async fn warden(
     };
     // What the leader started must not outlive it.
     group.kill();
+    gone(pid, &mut group).await;
     group.reaped = true;
-    // Where this process adopts orphans (as the first process of a container does).
-    let _ = group.child.try_wait();
     guardian.dismiss().await;
     let _ = tokio::time::timeout(STDERR_DRAIN, drain).await;
     let status = match status {
@@ -287,6 +289,29 @@ async fn warden(
     };
     let _ = tell.send(Some(Exit { status }));
 }
+
+/// Wait until nothing of a killed group is left: a signal takes a moment to be delivered. Where the
+/// dead are not reaped (in containers without an init), they count as left, so that the wait is short.
+#[cfg(unix)]
+async fn gone(leader: u32, group: &mut Group) {
+    use nix::{sys::signal::killpg, unistd::Pid};
+
+    let Ok(leader) = i32::try_from(leader) else { return };
+    let limit = tokio::time::Instant::now() + GROUP_END;
+    let mut pause = Duration::from_millis(1);
+    loop {
+        // Where this process adopts orphans (as the first process of a container does).
+        let _ = group.child.try_wait();
+        if killpg(Pid::from_raw(leader), None).is_err() || tokio::time::Instant::now() >= limit {
+            return;
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(Duration::from_millis(20));
+    }
+}
+
+#[cfg(not(unix))]
+async fn gone(_leader: u32, _group: &mut Group) {}
 
 async fn drain(mut stderr: ChildStderr, ring: Arc<Mutex<VecDeque<u8>>>) {
     let mut chunk = vec![0; 8 << 10];

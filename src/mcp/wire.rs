@@ -1,4 +1,4 @@
-//! One line of JSON-RPC, understood as far as it can be.
+//! One JSON-RPC message, understood as far as it can be.
 //!
 //! Servers echo ids as strings or floats, omit `jsonrpc`, write NaN and lone surrogates, print
 //! banners. What can be repaired is repaired; of what cannot, the id is salvaged, so that the
@@ -6,6 +6,7 @@
 
 use std::borrow::Cow;
 
+use indexmap::IndexMap;
 use serde::Deserialize;
 use serde_json::{Value, value::RawValue};
 
@@ -26,14 +27,14 @@ pub(super) struct Envelope<'a> {
 
 /// An error as the server meant it.
 #[derive(Debug, Clone, PartialEq)]
-pub(in crate::mcp) struct RpcError {
-    pub(in crate::mcp) code: i64,
-    pub(in crate::mcp) message: String,
-    pub(in crate::mcp) data: Option<Value>,
+pub(super) struct RpcError {
+    pub(super) code: i64,
+    pub(super) message: String,
+    pub(super) data: Option<Value>,
 }
 
 /// JSON-RPC's "internal error", for errors that carry no usable code of their own.
-pub(in crate::mcp) const INTERNAL: i64 = -32603;
+pub(super) const INTERNAL: i64 = -32603;
 
 /// The text of a line: without BOM and surrounding white space, invalid UTF-8 replaced.
 pub(super) fn text(line: &[u8]) -> Cow<'_, str> {
@@ -79,16 +80,37 @@ pub(super) fn rpc_error(raw: &str) -> RpcError {
 }
 
 /// Decode, and decode again after [`repair`] if that fails.
-pub(in crate::mcp) fn from_str<T: serde::de::DeserializeOwned>(text: &str) -> serde_json::Result<T> {
+pub(super) fn from_str<T: serde::de::DeserializeOwned>(text: &str) -> serde_json::Result<T> {
     serde_json::from_str(text).or_else(|error| match repair(text) {
         Some(repaired) => serde_json::from_str(&repaired),
         None => Err(error),
     })
 }
 
+/// A result as JSON. Where it cannot be read as a whole (nested too deeply, say), its lists are
+/// read item by item, with null for an item that cannot be read, so that it costs only itself.
+pub(super) fn by_parts(raw: &RawValue) -> serde_json::Result<Value> {
+    let error = match from_str::<Value>(raw.get()) {
+        Ok(value) => return Ok(value),
+        Err(error) => error,
+    };
+    let Ok(members) = serde_json::from_str::<IndexMap<String, &RawValue>>(raw.get()) else {
+        return Err(error);
+    };
+    let part = |raw: &RawValue| from_str::<Value>(raw.get()).unwrap_or(Value::Null);
+    let members = members.into_iter().map(|(key, raw)| {
+        let value = match serde_json::from_str::<Vec<&RawValue>>(raw.get()) {
+            Ok(items) => Value::Array(items.into_iter().map(part).collect()),
+            Err(_) => part(raw),
+        };
+        (key, value)
+    });
+    Ok(Value::Object(members.collect()))
+}
+
 /// `text` with what JSON does not allow replaced: NaN and infinities by null, lone surrogates by
 /// U+FFFD, raw control characters in strings by escapes. `None` if there is nothing to replace.
-pub(in crate::mcp) fn repair(text: &str) -> Option<String> {
+pub(super) fn repair(text: &str) -> Option<String> {
     let bytes = text.as_bytes();
     let mut out = String::new();
     // Everything before `kept` is in `out`; slices end at ASCII bytes, so at char boundaries.

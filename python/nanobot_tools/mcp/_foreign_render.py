@@ -1,0 +1,139 @@
+"""Results of sessions that are not ours, brought into the protocol's own form and rendered natively.
+
+A result may be made of the SDK's models (of either major version), of plain objects, or of dicts. What cannot
+be recognised is shown as its text, since a model can still make something of that. Objects that have no type
+are taken for what their fields say.
+
+What has no content at all raises ``AttributeError`` or ``TypeError``, like any use of it would.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from .. import _native
+from ..base import ToolResult
+from ._foreign import field
+
+__all__ = ["call_result", "prompt_result", "resource_result"]
+
+#: Fields of content blocks and resources in the protocol's spelling, and how objects may spell them.
+_FIELDS = {
+    "type": ("type",),
+    "text": ("text",),
+    "data": ("data",),
+    "blob": ("blob",),
+    "mimeType": ("mimeType", "mime_type"),
+    "uri": ("uri",),
+    "name": ("name",),
+    "title": ("title",),
+    "description": ("description",),
+}
+
+
+def call_result(result: Any) -> str:
+    """The result of ``tools/call`` as the model is shown it; a ``ToolResult`` if it is an error."""
+    if not isinstance(result, Mapping):
+        structured = field(result, "structuredContent", "structured_content")
+        content = result.content
+        made: dict[str, Any] = {"isError": bool(field(result, "isError", "is_error"))}
+        if content is not None or structured is None:
+            made["content"] = _blocks(content)
+        if structured is not None:
+            made["structuredContent"] = structured
+        result = made
+    return _render("tool", result)
+
+
+def resource_result(result: Any) -> str:
+    """The result of ``resources/read`` as the model is shown it."""
+    contents = result["contents"] if isinstance(result, Mapping) else result.contents
+    return _render("resource", {"contents": [_resource(item) for item in contents]})
+
+
+def prompt_result(result: Any) -> str:
+    """The result of ``prompts/get`` as the model is shown it."""
+    messages = result["messages"] if isinstance(result, Mapping) else result.messages
+    return _render("prompt", {"messages": [_message(item) for item in messages]})
+
+
+def _render(kind: str, result: Mapping[str, Any]) -> str:
+    text, is_error = _native.render_mcp_result(kind, dict(result))
+    return ToolResult.error(text) if is_error else text
+
+
+def _message(message: Any) -> dict[str, Any]:
+    content = message["content"] if isinstance(message, Mapping) else message.content
+    return {"role": str(field(message, "role") or "user"), "content": _blocks(content, one=True)}
+
+
+def _blocks(content: Any, *, one: bool = False) -> list[Any]:
+    """The blocks of a list; a text is one, and with ``one`` so is whatever is no list."""
+    if isinstance(content, str) or (one and not isinstance(content, (list, tuple))):
+        return [_block(content)]
+    items: Iterable[Any] = content
+    return [_block(item) for item in items]
+
+
+def _block(block: Any) -> Any:
+    if isinstance(block, str):
+        return _text(block)
+    if getattr(block, "type", None) == "text" and isinstance(text := block.text, str):
+        return _text(text)
+    made = _fields(block)
+    if made is None:
+        return _text(str(block))
+    if not isinstance(made.get("type"), str) and (kind := _kind(made)):
+        made["type"] = kind
+    return made
+
+
+def _text(text: str) -> dict[str, str]:
+    return {"type": "text", "text": text}
+
+
+def _kind(block: Mapping[str, Any]) -> str | None:
+    """What a block without a type is, going by its fields."""
+    if isinstance(block.get("text"), str):
+        return "text"
+    if "resource" in block:
+        return "resource"
+    if isinstance(block.get("data"), str):
+        family = str(block.get("mimeType") or "image").partition("/")[0]
+        return family if family in ("image", "audio") else None
+    return "resource_link" if "uri" in block else None
+
+
+def _resource(resource: Any) -> Any:
+    made = {"text": resource} if isinstance(resource, str) else _fields(resource)
+    return {"text": str(resource)} if made is None else made
+
+
+def _fields(value: Any) -> dict[str, Any] | None:
+    """The fields of a block or a resource, or ``None`` for what has none of them."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    dump = getattr(value, "model_dump", None)
+    if callable(dump):
+        dumped = dump(mode="json", by_alias=True, exclude_none=True)
+        if isinstance(dumped, dict):
+            return dumped
+    made = {}
+    for key, names in _FIELDS.items():
+        found = _plain(field(value, *names))
+        if isinstance(found, str):
+            made[key] = found
+        elif found is not None and key == "uri":
+            made[key] = str(found)
+    if (resource := field(value, "resource")) is not None and (inner := _fields(resource)) is not None:
+        made["resource"] = inner  # type: ignore[assignment]
+    return made or None
+
+
+def _plain(value: Any) -> Any:
+    """Data as the protocol carries it: base64."""
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return base64.b64encode(value).decode("ascii")
+    return value

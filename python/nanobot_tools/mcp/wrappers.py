@@ -1,0 +1,331 @@
+"""What MCP servers offer, as tools: one class each for tools, resources and prompts.
+
+Constructors, attributes and texts are those of nanobot-ai 0.3.5. A wrapper takes any session with the methods
+of the Python SDK's ``ClientSession``, which it asks by nanobot's rules (``_foreign``), or an
+:class:`~nanobot_tools.MCPConnection`. Where a connection has a native tool, the wrapper carries it
+(``_native_tool``), and the registry runs that one without coming through here; it reconnects by itself.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeVar
+
+from .. import _native
+from .._native import CompiledSchema, NativeTool
+from ..base import Tool, ToolResult, _compiled, _describes_object
+from . import _foreign_render
+from ._foreign import Failed, ask, field
+
+__all__ = ["MCPPromptWrapper", "MCPResourceWrapper", "MCPToolWrapper"]
+
+_log = logging.getLogger("nanobot_tools.mcp")
+
+_Reconnect = Callable[[str, str, Tool], Awaitable[Tool | None]]
+_WrapperT = TypeVar("_WrapperT", bound="_MCPWrapperBase")
+
+
+class _MCPWrapperBase(Tool):
+    """What the three wrappers share: a session, a description, and a way to a new session."""
+
+    _plugin_discoverable = False
+    _kind: str
+    _asks_for: str
+    _session: Any
+    _server_name: str
+    _name: str
+    _description: str
+    _parameters: dict[str, Any]
+    #: What calls are cast and validated against: the model may be shown something else.
+    _original_schema: dict[str, Any]
+    _native_tool: NativeTool | None = None
+    _reconnect: _Reconnect | None = None
+
+    def _describe(
+        self,
+        session: Any,
+        server_name: str,
+        name: str,
+        description: str,
+        schema: dict[str, Any],
+    ) -> None:
+        self._session = session
+        self._server_name = server_name
+        self._name = _native.mcp_name(self._kind, server_name, name)
+        self._description = description
+        self._parameters = _native.normalise_openai(schema)
+        self._original_schema = schema if _describes_object(schema) else self._parameters
+
+    @classmethod
+    def _of_native(
+        cls: type[_WrapperT], session: Any, native: NativeTool, server_name: str, **attributes: Any
+    ) -> _WrapperT:
+        """A wrapper around a native tool of a connection; ``attributes`` are the class's own."""
+        wrapper = cls.__new__(cls)
+        wrapper._adopt(session, native, server_name)
+        for name, value in attributes.items():
+            setattr(wrapper, name, value)
+        return wrapper
+
+    def _adopt(self, session: Any, native: NativeTool, server_name: str) -> None:
+        self._session = session
+        self._server_name = server_name
+        self._name = native.name
+        self._description = native.description
+        self._native_tool = native
+
+    def set_reconnect_handler(self, reconnect: _Reconnect) -> None:
+        """Say how to get a new session when this one has ended.
+
+        Args:
+            reconnect: Awaited as ``reconnect(server_name, tool_name, wrapper)``. It returns the wrapper that
+                replaces this one, whose session is taken over for one more attempt, or ``None``. It is not
+                called for a native tool, whose connection reconnects by itself.
+        """
+        self._reconnect = reconnect
+
+    @property
+    def name(self) -> str:
+        """The name that the model uses."""
+        return self._name
+
+    @property
+    def description(self) -> str:
+        """What the model is told about the tool."""
+        return self._description
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The JSON Schema of the arguments as the model sees it, normalised for providers."""
+        if self._native_tool is not None:
+            parameters: dict[str, Any] = self._native_tool.parameters
+            return parameters
+        return self._parameters
+
+    @property
+    def read_only(self) -> bool:
+        """Whether a call has no side effect."""
+        return self._native_tool.read_only if self._native_tool is not None else self._is_read_only()
+
+    def _is_read_only(self) -> bool:
+        return True
+
+    @property
+    def _checked_schema(self) -> dict[str, Any]:
+        """What the registry checks calls against; a subclass with its own ``parameters`` means those."""
+        if self._native_tool is not None or type(self).parameters is not _MCPWrapperBase.parameters:
+            return self.parameters
+        return self._original_schema
+
+    def _schema(self) -> tuple[CompiledSchema | None, dict[str, Any]]:
+        schema = self._checked_schema
+        return _compiled(schema), schema
+
+    async def _ask(
+        self, timeout: float | None, request: Callable[[Any], Any], render: Callable[[Any], str]
+    ) -> str:
+        reconnect = None if self._reconnect is None else self._take_over
+        try:
+            reply = await ask(
+                f"MCP {self._asks_for}", self._name, timeout, lambda: request(self._session), reconnect
+            )
+        except Failed as failed:
+            return failed.result
+        try:
+            return render(reply)
+        except Exception as exc:
+            kind = type(exc).__name__
+            _log.warning("MCP %s %r returned malformed content: %s", self._kind, self._name, kind)
+            return ToolResult.error(f"(MCP {self._kind} returned malformed content: {kind})")
+
+    async def _take_over(self) -> bool:
+        """Ask the handler for a new session; whether there is one."""
+        if self._reconnect is None:
+            return False
+        try:
+            fresh = await self._reconnect(self._server_name, self._name, self)
+        except Exception as exc:
+            _log.warning("MCP server %r: reconnecting failed: %s", self._server_name, type(exc).__name__)
+            return False
+        session = getattr(fresh, "_session", None)
+        if session is None:
+            _log.warning("MCP server %r: there is no new session", self._server_name)
+            return False
+        self._session = session
+        return True
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._name!r}>"
+
+
+class MCPToolWrapper(_MCPWrapperBase):
+    """A tool of an MCP server, as ``mcp_<server>_<tool>``.
+
+    Calls are cast and validated against the server's own schema, whatever the model is shown. A tool that
+    its server annotates as read-only is one.
+
+    Args:
+        session: Has ``call_tool(name, arguments=...)``: the SDK's ``ClientSession``, an
+            :class:`~nanobot_tools.MCPConnection`, or anything like them.
+        server_name: The server's name in the configuration.
+        tool_def: The tool as the server lists it: an object or a dict with ``name``, ``description``,
+            ``inputSchema`` and perhaps ``annotations``.
+        tool_timeout: Seconds that a call may take. With a connection whose entry says the same, calls are
+            made natively.
+    """
+
+    _kind = "tool"
+    _asks_for = "tool call"
+
+    def __init__(self, session: Any, server_name: str, tool_def: Any, tool_timeout: float = 30) -> None:
+        name = str(_required(tool_def, "name"))
+        self._original_name = name
+        self._tool_timeout = tool_timeout
+        self._hinted_read_only = (
+            field(field(tool_def, "annotations"), "readOnlyHint", "read_only_hint") is True
+        )
+        native = _native_tool_of(session, server_name, name, tool_timeout)
+        if native is not None:
+            self._adopt(session, native, server_name)
+            return
+        schema = field(tool_def, "inputSchema", "input_schema")
+        self._describe(
+            session,
+            server_name,
+            name,
+            str(field(tool_def, "description") or name),
+            dict(schema) if isinstance(schema, Mapping) and schema else {"type": "object", "properties": {}},
+        )
+
+    def _is_read_only(self) -> bool:
+        return self._hinted_read_only
+
+    async def execute(self, /, **kwargs: Any) -> Any:
+        """Call the tool with arguments that were cast and validated.
+
+        Returns:
+            Text for the model; a ``ToolResult`` that is an error when the call failed or timed out.
+        """
+        if self._native_tool is not None:
+            return await _native.call_native(self._native_tool, kwargs)
+        return await self._ask(
+            self._tool_timeout,
+            lambda session: session.call_tool(self._original_name, arguments=kwargs),
+            _foreign_render.call_result,
+        )
+
+    # The registry runs `_native_tool` itself where there is one, unless a subclass overrides this.
+    execute._runs_native_tool = True  # type: ignore[attr-defined]
+
+
+class MCPResourceWrapper(_MCPWrapperBase):
+    """A resource of an MCP server, as the read-only tool ``mcp_<server>_resource_<name>`` without arguments.
+
+    Args:
+        session: Has ``read_resource(uri)``.
+        server_name: The server's name in the configuration.
+        resource_def: The resource as the server lists it: an object or a dict with ``uri``, ``name`` and
+            ``description``.
+        resource_timeout: Seconds that reading may take.
+    """
+
+    _kind = "resource"
+    _asks_for = "resource read"
+
+    def __init__(
+        self, session: Any, server_name: str, resource_def: Any, resource_timeout: float = 30
+    ) -> None:
+        name = str(_required(resource_def, "name"))
+        self._uri = _required(resource_def, "uri")
+        self._resource_timeout = resource_timeout
+        self._describe(
+            session,
+            server_name,
+            name,
+            f"[MCP Resource] {field(resource_def, 'description') or name}\nURI: {self._uri}",
+            {"type": "object", "properties": {}, "required": []},
+        )
+
+    async def execute(self, /, **kwargs: Any) -> Any:
+        """Read the resource.
+
+        Returns:
+            Text for the model; a ``ToolResult`` that is an error when reading failed or timed out.
+        """
+        if self._native_tool is not None:
+            return await _native.call_native(self._native_tool, kwargs)
+        return await self._ask(
+            self._resource_timeout,
+            lambda session: session.read_resource(self._uri),
+            _foreign_render.resource_result,
+        )
+
+    execute._runs_native_tool = True  # type: ignore[attr-defined]
+
+
+class MCPPromptWrapper(_MCPWrapperBase):
+    """A prompt of an MCP server, as the read-only tool ``mcp_<server>_prompt_<name>``.
+
+    Args:
+        session: Has ``get_prompt(name, arguments=...)``.
+        server_name: The server's name in the configuration.
+        prompt_def: The prompt as the server lists it: an object or a dict with ``name``, ``description`` and
+            ``arguments``, each of which has ``name``, ``description`` and ``required``.
+        prompt_timeout: Seconds that getting the prompt may take.
+    """
+
+    _kind = "prompt"
+    _asks_for = "prompt call"
+
+    def __init__(self, session: Any, server_name: str, prompt_def: Any, prompt_timeout: float = 30) -> None:
+        name = str(_required(prompt_def, "name"))
+        self._prompt_name = name
+        self._prompt_timeout = prompt_timeout
+        properties: dict[str, Any] = {}
+        required: list[str] = []
+        for argument in field(prompt_def, "arguments") or ():
+            key = str(_required(argument, "name"))
+            properties[key] = {"type": "string"}
+            if description := field(argument, "description"):
+                properties[key]["description"] = str(description)
+            if field(argument, "required"):
+                required.append(key)
+        self._describe(
+            session,
+            server_name,
+            name,
+            f"[MCP Prompt] {field(prompt_def, 'description') or name}\n"
+            "Returns a filled prompt template that can be used as a workflow guide.",
+            {"type": "object", "properties": properties, "required": required},
+        )
+
+    async def execute(self, /, **kwargs: Any) -> Any:
+        """Get the prompt, filled with arguments that were cast and validated.
+
+        Returns:
+            Text for the model; a ``ToolResult`` that is an error when that failed or timed out.
+        """
+        if self._native_tool is not None:
+            return await _native.call_native(self._native_tool, kwargs)
+        return await self._ask(
+            self._prompt_timeout,
+            lambda session: session.get_prompt(self._prompt_name, arguments=kwargs),
+            _foreign_render.prompt_result,
+        )
+
+    execute._runs_native_tool = True  # type: ignore[attr-defined]
+
+
+def _required(definition: Any, name: str) -> Any:
+    return definition[name] if isinstance(definition, Mapping) else getattr(definition, name)
+
+
+def _native_tool_of(session: Any, server_name: str, name: str, timeout: float) -> NativeTool | None:
+    """The session's own native tool, if what it was configured with is what is asked for here."""
+    # Asked of the class: a mock has any attribute that it is asked for.
+    find = getattr(type(session), "_find_native", None)
+    if find is None or session.name != server_name:
+        return None
+    native: NativeTool | None = find(session, name)
+    return native if native is not None and native.timeout == timeout else None

@@ -1,0 +1,622 @@
+//! The client's side of JSON-RPC with one server: every request, over any transport.
+//!
+//! A request has a number, a waiter in a map, and no task of its own: the calling thread hands it to
+//! the transport, whoever reads the reply settles the waiter. One sweeper per connection keeps all
+//! deadlines. Every waiter ends exactly once: with its reply, its failure, its deadline, its
+//! cancellation or the end of the connection. A reply that asks for input (2026-07-28) leads to
+//! another round under a new number; to its caller it stays one call. No lock is held while a waiter
+//! is settled or told of progress, since both are foreign code.
+
+mod request;
+mod waiter;
+
+use std::{
+    collections::HashMap,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, AtomicI64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use parking_lot::{Mutex, RwLock};
+use serde_json::{Map, Value, value::RawValue};
+use tokio::sync::Notify;
+
+use self::{request::Written, waiter::Waiter};
+pub(super) use self::{
+    request::{Params, Request, What},
+    waiter::{Again, Render, Reply, Sink},
+};
+use super::{
+    era::Manner,
+    transport::{Carrier, Failure, Kind, Refused},
+};
+use crate::{CallContext, Error, Progress, Result, tool::panic_text};
+
+/// Rounds of input that one call may take; the specification's client libraries stop there as well.
+const MAX_ROUNDS: u8 = 10;
+
+#[derive(Default)]
+struct Waiters {
+    map: HashMap<i64, Waiter>,
+    /// The waiters of requests that were sent again, by their newer numbers.
+    renamed: HashMap<i64, i64>,
+    /// When the sweeper looks next; `None` while it sleeps without a date.
+    sweep_at: Option<Instant>,
+    /// How many questions the user is being asked, and since when.
+    asking: usize,
+    asked_at: Option<Instant>,
+}
+
+impl Waiters {
+    /// The waiter's own number, from the one that its latest request carried.
+    fn key(&self, wire: i64) -> i64 {
+        self.renamed.get(&wire).copied().unwrap_or(wire)
+    }
+
+    fn remove(&mut self, key: i64) -> Option<Waiter> {
+        let waiter = self.map.remove(&key)?;
+        if waiter.wire != key {
+            self.renamed.remove(&waiter.wire);
+        }
+        Some(waiter)
+    }
+}
+
+pub(super) struct Peer {
+    server: Arc<str>,
+    carrier: OnceLock<Arc<dyn Carrier>>,
+    manner: RwLock<Arc<Manner>>,
+    /// What answers questions inside results.
+    asker: OnceLock<Arc<dyn Asker>>,
+    waiters: Mutex<Waiters>,
+    next: AtomicI64,
+    /// Why no request can be made any more.
+    ended: OnceLock<String>,
+    sweep: Notify,
+    owner: u32,
+    /// Whether any request was answered.
+    heard: AtomicBool,
+}
+
+/// Answers a result that asks for input; see [`Peer::resume`].
+pub(super) trait Asker: Send + Sync {
+    /// Start answering. The abort handle ends it when the call is cancelled.
+    fn ask(&self, key: i64, input: InputRequired) -> tokio::task::AbortHandle;
+}
+
+/// A result that is none yet: the server wants input first.
+#[derive(Debug, Clone, Default)]
+pub(super) struct InputRequired {
+    pub(super) requests: Map<String, Value>,
+    /// Echoed as it came.
+    pub(super) state: Option<Value>,
+}
+
+impl std::fmt::Debug for Peer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Peer")
+            .field("server", &self.server)
+            .field("waiting", &self.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Peer {
+    pub(super) fn new(server: Arc<str>) -> Arc<Self> {
+        Arc::new(Self {
+            server,
+            carrier: OnceLock::new(),
+            manner: RwLock::new(Arc::new(Manner::legacy(super::era::NEWEST_LEGACY.as_str()))),
+            asker: OnceLock::new(),
+            waiters: Mutex::default(),
+            next: AtomicI64::new(1),
+            ended: OnceLock::new(),
+            sweep: Notify::new(),
+            owner: std::process::id(),
+            heard: AtomicBool::new(false),
+        })
+    }
+
+    /// What carries the messages; before, nothing can be sent.
+    pub(super) fn carry_by(&self, carrier: Arc<dyn Carrier>) {
+        // Once per peer: a new connection is a new peer.
+        let _ = self.carrier.set(carrier);
+    }
+
+    /// What answers questions inside results.
+    pub(super) fn answer_by(&self, asker: Arc<dyn Asker>) {
+        let _ = self.asker.set(asker);
+    }
+
+    pub(super) fn carrier(&self) -> Option<&Arc<dyn Carrier>> {
+        self.carrier.get()
+    }
+
+    pub(super) fn server(&self) -> &Arc<str> {
+        &self.server
+    }
+
+    pub(super) fn manner(&self) -> Arc<Manner> {
+        Arc::clone(&self.manner.read())
+    }
+
+    pub(super) fn set_manner(&self, manner: Manner) {
+        *self.manner.write() = Arc::new(manner);
+    }
+
+    /// Whether this process opened the connection, rather than one that it was forked from.
+    pub(super) fn is_ours(&self) -> bool {
+        std::process::id() == self.owner
+    }
+
+    /// Whether no request was ever answered.
+    pub(super) fn heard_nothing(&self) -> bool {
+        !self.heard.load(Ordering::Relaxed)
+    }
+
+    /// How many requests wait.
+    pub(super) fn len(&self) -> usize {
+        self.waiters.lock().map.len()
+    }
+
+    /// The only request that waits, if there is exactly one.
+    pub(super) fn only(&self) -> Option<i64> {
+        let waiters = self.waiters.lock();
+        let mut all = waiters.map.values();
+        let wire = all.next()?.wire;
+        all.next().is_none().then_some(wire)
+    }
+
+    /// Whether someone waits for the reply to this number; a late reply must not disturb anyone.
+    pub(super) fn waits(&self, wire: i64) -> bool {
+        let waiters = self.waiters.lock();
+        waiters.map.contains_key(&waiters.key(wire))
+    }
+
+    /// Make a request and wait for what the server sends as its result.
+    ///
+    /// Dropping the future cancels the request.
+    pub(super) async fn request(
+        self: &Arc<Self>,
+        what: What,
+        params: Params<'_>,
+        context: CallContext,
+        dressed: Option<Arc<Manner>>,
+    ) -> Result<Box<RawValue>> {
+        let (send, receive) = tokio::sync::oneshot::channel();
+        let key = self.submit(Request {
+            what,
+            params,
+            timeout: None,
+            cap: None,
+            deadline: context.deadline,
+            limit: context.limit,
+            progress: context.progress,
+            sink: Sink::Raw(send),
+            dressed,
+        });
+        let guard = key.map(|key| Cancel { peer: Arc::clone(self), key });
+        let result = receive.await;
+        // What is settled already knows no such number.
+        drop(guard);
+        result.unwrap_or(Err(Error::Cancelled))
+    }
+
+    /// Send a request; its sink is settled later, or at once if it cannot be sent. Returns its number.
+    pub(super) fn submit(self: &Arc<Self>, request: Request<'_>) -> Option<i64> {
+        let Request { what, params, timeout, cap, deadline, limit, progress, sink, dressed } = request;
+        let refused = if let Some(why) = self.ended.get() {
+            Some(why.as_str())
+        } else if self.is_ours() {
+            None
+        } else {
+            // Its lines would mix with the parent's, and the replies would go there.
+            Some("it was started by the process that this one was forked from")
+        };
+        if let Some(why) = refused {
+            sink.settle(Err(self.not_sent(&what, why)));
+            return None;
+        }
+        let manner = dressed.unwrap_or_else(|| self.manner());
+        let key = self.next.fetch_add(1, Ordering::Relaxed);
+        let token = (progress.is_some() || cap.is_some()).then_some(key);
+        let written = match request::write(key, &what, &params, &manner, token) {
+            Ok(written) => written,
+            Err(error) => {
+                sink.settle(Err(error));
+                return None;
+            }
+        };
+        let again = written.again(&what, &manner, token);
+        let mut waiter = Waiter::new(what, sink, timeout, cap, deadline, limit);
+        waiter.progress = progress;
+        waiter.again = again;
+        self.push(key, key, waiter, written)
+    }
+
+    /// Enter the waiter, and send its request under the number `wire`.
+    fn push(self: &Arc<Self>, key: i64, wire: i64, mut waiter: Waiter, written: Written) -> Option<i64> {
+        waiter.wire = wire;
+        let method = waiter.what.method().to_owned();
+        // In the map before the request leaves, since the reply may come before `send` returns.
+        self.add(key, waiter);
+        let kind = Kind::Request { id: wire, method: &method, headers: written.headers };
+        match self.carrier.get().map_or(Err(Refused::Closed), |carrier| carrier.send(&written.line, kind)) {
+            Ok(end) => {
+                if let Some(waiter) = self.waiters.lock().map.get_mut(&key) {
+                    waiter.end = end;
+                }
+            }
+            Err(refused) => {
+                let why = match refused {
+                    Refused::Closed => self.ended.get().map_or("its input is closed", String::as_str),
+                    Refused::Full => "it does not read its input",
+                };
+                if let Some(waiter) = self.take(key) {
+                    let error = self.not_sent(&waiter.what, why);
+                    waiter.sink.settle(Err(error));
+                }
+                return None;
+            }
+        }
+        // The connection may have ended between the check and the entry in the map.
+        if let Some(why) = self.ended.get() {
+            self.fail_all(why);
+            return None;
+        }
+        Some(key)
+    }
+
+    /// Send a notification; whether it was taken.
+    pub(super) fn notify(&self, method: &str, params: Option<&Map<String, Value>>) -> bool {
+        let manner = self.manner();
+        let params = params.map_or(Params::None, Params::Object);
+        // Parameters that are JSON already can be written.
+        let Ok(line) = request::write_notification(method, &params, &manner) else { return false };
+        let headers = manner.headers(method, None);
+        self.send(&line, Kind::Notification { method, headers })
+    }
+
+    /// Answer a request of the server's; whether the answer was taken.
+    pub(super) fn answer(&self, message: &Value) -> bool {
+        let mut line = message.to_string().into_bytes();
+        line.push(b'\n');
+        self.send(&line, Kind::Reply)
+    }
+
+    fn send(&self, line: &[u8], kind: Kind<'_>) -> bool {
+        self.is_ours() && self.carrier.get().is_some_and(|carrier| carrier.send(line, kind).is_ok())
+    }
+
+    fn add(&self, key: i64, waiter: Waiter) {
+        let mut waiters = self.waiters.lock();
+        let deadline = waiter.deadline;
+        if waiter.wire != key {
+            waiters.renamed.insert(waiter.wire, key);
+        }
+        waiters.map.insert(key, waiter);
+        if let Some(deadline) = deadline
+            && waiters.sweep_at.is_none_or(|at| deadline < at)
+        {
+            waiters.sweep_at = Some(deadline);
+            drop(waiters);
+            self.sweep.notify_one();
+        }
+    }
+
+    fn take(&self, key: i64) -> Option<Waiter> {
+        self.waiters.lock().remove(key)
+    }
+
+    /// The caller has lost interest: the server is told, a late reply is ignored.
+    pub(super) fn cancel(&self, key: i64) {
+        if let Some(waiter) = self.take(key) {
+            self.abandon(&waiter, "the caller cancelled the call");
+            waiter.sink.settle(Err(Error::Cancelled));
+        }
+    }
+
+    /// A reply arrived; one that nobody waits for (any more) is ignored.
+    pub(super) fn settle(&self, wire: i64, reply: Reply<'_>) {
+        if let Reply::Result(result) = &reply
+            && let Some(key) = self.may_ask(wire)
+            && let Some(input) = waiter::input_required(result)
+        {
+            return self.park(key, input);
+        }
+        let waiter = {
+            let mut waiters = self.waiters.lock();
+            let key = waiters.key(wire);
+            waiters.remove(key)
+        };
+        let Some(waiter) = waiter else { return };
+        self.heard.store(true, Ordering::Relaxed);
+        match reply {
+            Reply::Result(result) => waiter.settle_with(result),
+            Reply::Error(error) => {
+                let error = waiter.what.remote(error);
+                waiter.sink.settle(Err(error));
+            }
+            Reply::Unreadable(why) => {
+                let error = waiter.what.unreadable(&why);
+                waiter.sink.settle(Err(error));
+            }
+        }
+    }
+
+    /// The waiter of a request whose result may be a question.
+    fn may_ask(&self, wire: i64) -> Option<i64> {
+        let waiters = self.waiters.lock();
+        let key = waiters.key(wire);
+        waiters.map.get(&key).filter(|waiter| waiter.again.is_some()).map(|_| key)
+    }
+
+    /// The server wants input: the waiter stays, without a deadline, until it has been asked for.
+    fn park(&self, key: i64, input: InputRequired) {
+        let Some(asker) = self.asker.get() else {
+            return self.fail_round(key, "the server asks for input, which nothing here can give");
+        };
+        {
+            let mut waiters = self.waiters.lock();
+            let Some(waiter) = waiters.map.get_mut(&key) else { return };
+            let rounds = waiter.again.as_mut().map_or(MAX_ROUNDS, |again| {
+                again.rounds += 1;
+                again.rounds
+            });
+            if rounds > MAX_ROUNDS {
+                drop(waiters);
+                let why = format!("the server asked for input more than {MAX_ROUNDS} times");
+                return self.fail_round(key, &why);
+            }
+            waiter.pause(Instant::now());
+        }
+        let asking = asker.ask(key, input);
+        let mut waiters = self.waiters.lock();
+        match waiters.map.get_mut(&key) {
+            Some(waiter) if waiter.paused_at.is_some() => waiter.asking = Some(asking),
+            // Answered already.
+            Some(_) => {}
+            None => asking.abort(),
+        }
+    }
+
+    fn fail_round(&self, key: i64, why: &str) {
+        if let Some(waiter) = self.take(key) {
+            let text = waiter.what.failed(why);
+            waiter.sink.settle(Err(Error::Protocol(text)));
+        }
+    }
+
+    /// Go on with a parked request: with the answers, or with the reason why there are none.
+    pub(super) fn resume(
+        self: &Arc<Self>,
+        key: i64,
+        answers: std::result::Result<Map<String, Value>, String>,
+        state: Option<Value>,
+    ) {
+        let answers = match answers {
+            Ok(answers) => answers,
+            Err(why) => return self.fail_round(key, &why),
+        };
+        let Some(mut waiter) = self.take(key) else { return };
+        waiter.resume(Instant::now());
+        let wire = self.next.fetch_add(1, Ordering::Relaxed);
+        let manner = self.manner();
+        let written = waiter.again.as_ref().map(|again| again.write(wire, &manner, answers, state));
+        match written {
+            Some(written) => {
+                self.push(key, wire, waiter, written);
+            }
+            None => waiter.sink.settle(Err(Error::Cancelled)),
+        }
+    }
+
+    /// A request gets no reply.
+    pub(super) fn fail(&self, wire: i64, failure: Failure) {
+        let waiter = {
+            let mut waiters = self.waiters.lock();
+            let key = waiters.key(wire);
+            waiters.remove(key)
+        };
+        let Some(waiter) = waiter else { return };
+        let error = match failure {
+            Failure::NotSent(why) => self.not_sent(&waiter.what, &why),
+            Failure::Lost(why) => self.unknown_outcome(&waiter.what, &why),
+            Failure::Unreadable(why) => waiter.what.unreadable(&why),
+            Failure::Http { status, text, challenge } => Error::Http {
+                server: self.server.to_string(),
+                status,
+                text: waiter.what.failed(&text),
+                challenge,
+            },
+        };
+        waiter.sink.settle(Err(error));
+    }
+
+    /// A progress report arrived.
+    pub(super) fn progress(&self, token: i64, progress: Progress) {
+        let sink = {
+            let mut waiters = self.waiters.lock();
+            let Some(waiter) = waiters.map.get_mut(&token) else { return };
+            // The sweeper looks at the old date, finds the new one and sleeps again.
+            waiter.extend(Instant::now());
+            waiter.progress.clone()
+        };
+        if let Some(sink) = sink
+            && let Err(panic) = catch_unwind(AssertUnwindSafe(|| sink(progress)))
+        {
+            tracing::warn!(
+                server = &*self.server,
+                panic = panic_text(&*panic),
+                "a progress callback panicked"
+            );
+        }
+    }
+
+    /// The user is being asked something on behalf of the server: until the guard is dropped, no
+    /// deadline of this connection runs. Nobody can tell which of the calls that wait made the server
+    /// ask.
+    pub(super) fn pause(self: &Arc<Self>) -> Paused {
+        let mut waiters = self.waiters.lock();
+        waiters.asking += 1;
+        waiters.asked_at.get_or_insert_with(Instant::now);
+        Paused(Arc::clone(self))
+    }
+
+    fn unpause(&self) {
+        let mut waiters = self.waiters.lock();
+        waiters.asking = waiters.asking.saturating_sub(1);
+        if waiters.asking > 0 {
+            return;
+        }
+        if let Some(since) = waiters.asked_at.take() {
+            let now = Instant::now();
+            for waiter in waiters.map.values_mut() {
+                waiter.shift(now.saturating_duration_since(since.max(waiter.begun)));
+            }
+        }
+        drop(waiters);
+        self.sweep.notify_one();
+    }
+
+    /// Why requests fail, once they do.
+    pub(super) fn why_ended(&self) -> Option<&str> {
+        self.ended.get().map(String::as_str)
+    }
+
+    /// Take no more requests; those that wait go on waiting. The first reason stands.
+    pub(super) fn refuse(&self, why: &str) {
+        let _ = self.ended.set(why.to_owned());
+    }
+
+    /// The connection has ended: every request that waits fails, and every later one.
+    pub(super) fn end(&self, why: &str) {
+        self.refuse(why);
+        self.fail_all(self.ended.get().map_or(why, String::as_str));
+        self.sweep.notify_one();
+    }
+
+    fn fail_all(&self, why: &str) {
+        let waiters = {
+            let mut waiters = self.waiters.lock();
+            waiters.renamed.clear();
+            std::mem::take(&mut waiters.map)
+        };
+        for waiter in waiters.into_values() {
+            if let Some(asking) = &waiter.asking {
+                asking.abort();
+            }
+            let sent = self.carrier.get().is_some_and(|carrier| carrier.has_left(waiter.end));
+            let error =
+                if sent { self.unknown_outcome(&waiter.what, why) } else { self.not_sent(&waiter.what, why) };
+            waiter.sink.settle(Err(error));
+        }
+    }
+
+    fn not_sent(&self, what: &What, why: &str) -> Error {
+        let text = what.failed(&format!("MCP server '{}': {why}; the call was not sent", self.server));
+        Error::Connection { server: self.server.to_string(), text, sent: false }
+    }
+
+    fn unknown_outcome(&self, what: &What, why: &str) -> Error {
+        let text = what.failed(&format!(
+            "MCP server '{}': {why}; it had received the call, so that the outcome is unknown",
+            self.server
+        ));
+        Error::Connection { server: self.server.to_string(), text, sent: true }
+    }
+
+    /// Let the server know that nobody waits any more.
+    fn abandon(&self, waiter: &Waiter, reason: &str) {
+        if let Some(asking) = &waiter.asking {
+            asking.abort();
+        }
+        let manner = self.manner();
+        // Over HTTP the newer era's way to cancel is to drop the exchange. `initialize` must not be
+        // cancelled.
+        if !manner.headers && waiter.what.method() != "initialize" {
+            let mut params = Map::new();
+            params.insert("requestId".to_owned(), waiter.wire.into());
+            params.insert("reason".to_owned(), reason.into());
+            // A server that cannot be told any more is about to be noticed as dead.
+            let _ = self.notify("notifications/cancelled", Some(&params));
+        }
+        if let Some(carrier) = self.carrier.get() {
+            carrier.forget(waiter.wire);
+        }
+    }
+
+    /// The sweeper: fails requests at their deadlines, until the connection ends.
+    pub(super) async fn sweep(self: Arc<Self>) {
+        loop {
+            if self.ended.get().is_some() {
+                return;
+            }
+            let next = self.expire();
+            match next {
+                Some(at) => {
+                    tokio::select! {
+                        () = tokio::time::sleep_until(at.into()) => {}
+                        () = self.sweep.notified() => {}
+                    }
+                }
+                None => self.sweep.notified().await,
+            }
+        }
+    }
+
+    /// Fail what is overdue; the next date.
+    fn expire(&self) -> Option<Instant> {
+        let now = Instant::now();
+        let (overdue, next) = {
+            let mut waiters = self.waiters.lock();
+            if waiters.asking > 0 {
+                waiters.sweep_at = None;
+                return None;
+            }
+            let keys: Vec<i64> = waiters
+                .map
+                .iter()
+                .filter(|(_, waiter)| waiter.deadline.is_some_and(|deadline| deadline <= now))
+                .map(|(key, _)| *key)
+                .collect();
+            let overdue: Vec<Waiter> = keys.into_iter().filter_map(|key| waiters.remove(key)).collect();
+            let next = waiters.map.values().filter_map(|waiter| waiter.deadline).min();
+            waiters.sweep_at = next;
+            (overdue, next)
+        };
+        for waiter in overdue {
+            self.abandon(&waiter, "the call timed out");
+            let after = waiter.limit.unwrap_or_else(|| {
+                waiter.deadline.map_or(Duration::ZERO, |at| at.saturating_duration_since(waiter.begun))
+            });
+            let text = waiter.what.timed_out(after);
+            waiter.sink.settle(Err(Error::Timeout { after, text }));
+        }
+        next
+    }
+}
+
+/// No deadline of the connection runs while this is held.
+pub(super) struct Paused(Arc<Peer>);
+
+impl Drop for Paused {
+    fn drop(&mut self) {
+        self.0.unpause();
+    }
+}
+
+/// Cancels a request whose caller stops waiting.
+struct Cancel {
+    peer: Arc<Peer>,
+    key: i64,
+}
+
+impl Drop for Cancel {
+    fn drop(&mut self) {
+        self.peer.cancel(self.key);
+    }
+}
