@@ -9,6 +9,7 @@
 //! bytes into lines, `stdio` puts them together. `streamable_http` and `sse` share `http`.
 
 mod frame;
+pub(super) mod fuzzing;
 mod http;
 #[cfg(any(windows, test))]
 mod launcher;
