@@ -264,14 +264,6 @@ impl Reducer {
             schema.shift_remove(keyword);
         }
         if self.gemini() {
-            if null && !list.iter().any(|branch| branch.get("nullable") == Some(&Value::Bool(true))) {
-                match list.first_mut().and_then(Value::as_object_mut) {
-                    Some(first) => {
-                        first.insert("nullable".to_owned(), true.into());
-                    }
-                    None => list.push(json!({"type": "string", "nullable": true})),
-                }
-            }
             if list.len() > 1 {
                 // Nothing may stand beside `anyOf`.
                 if let Some(description) = schema.get("description") {
@@ -281,6 +273,16 @@ impl Reducer {
                         }
                     }
                 }
+            }
+            if null && !list.iter().any(|branch| branch.get("nullable") == Some(&Value::Bool(true))) {
+                match list.first_mut().and_then(Value::as_object_mut) {
+                    Some(first) => {
+                        first.insert("nullable".to_owned(), true.into());
+                    }
+                    None => list.push(json!({"type": "string", "nullable": true})),
+                }
+            }
+            if list.len() > 1 {
                 return Object::from_iter([("anyOf".to_owned(), Value::Array(list))]);
             }
         } else if null {
