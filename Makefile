@@ -16,8 +16,11 @@ DEV_READY := .venvs/dev/.ready
 REFERENCE_READY := .venvs/reference/.ready
 PACKAGE := .venvs/dev/.package
 PLUGIN := .venvs/dev/.plugin
-FLOOR := target/release/examples/floor_server
-SERVERS := $(if $(shell command -v npm),tests/node/node_modules/.package-lock.json)
+FLOOR := target/release/examples/.floor
+NODE_SERVERS := $(if $(shell command -v npm),tests/node/node_modules/.package-lock.json)
+# Servers in Python: each set in an environment of its own, as what they depend on does not go together.
+PYTHON_SERVERS := .venvs/servers/.ready .venvs/servers-sdk1/.ready
+SERVERS := $(NODE_SERVERS) $(PYTHON_SERVERS)
 SUITES := $(if $(shell command -v npm),tests/conformance/node_modules/.package-lock.json)
 
 RUST := $(shell find src -name '*.rs') Cargo.toml Cargo.lock pyproject.toml
@@ -29,14 +32,14 @@ PYTHON_FOLDERS := $(wildcard python tests examples benches scripts)
 export VIRTUAL_ENV := $(DEV)
 export NBTOOLS_REFERENCE_PYTHON := $(REFERENCE)/bin/python
 
-.PHONY: demo test lint bench conformance stubs wheel format clean
+.PHONY: demo test lint bench conformance fuzz stubs wheel format clean
 
-demo: $(PACKAGE) $(PLUGIN) $(SERVERS)
+demo: $(PACKAGE) $(PLUGIN) $(NODE_SERVERS)
 	$(BIN)/python examples/demo.py
 
 test: lint $(PLUGIN) $(REFERENCE_READY) $(SERVERS) $(SUITES)
 	cargo test --locked
-	$(if $(SERVERS),cargo test --locked --test mcp_real -- --ignored)
+	$(if $(NODE_SERVERS),cargo test --locked --test mcp_real -- --ignored)
 	$(BIN)/python -m pytest tests/python
 
 # Three builds and no more serve `test`: clippy's (all features), that of `cargo test` (no Python) and the
@@ -53,15 +56,28 @@ lint: $(DEV_READY)
 	$(BIN)/mypy --strict python
 	$(BIN)/python -m mypy.stubtest nanobot_tools._native $(addprefix --allowlist ,$(wildcard scripts/stubtest-allowlist.txt))
 
-# The floor is built here alone: with its dependencies it is a build of its own, which `cargo bench` shares.
+# The floor, with its like for HTTP and the side in Rust, is built here alone: with its dependencies it is a build
+# of its own, which `cargo bench` shares.
 # Short runs: enough to compare, and to see that every bench still works.
-bench: $(PACKAGE) $(REFERENCE_READY) $(SERVERS) $(FLOOR)
+bench: $(PACKAGE) $(REFERENCE_READY) $(NODE_SERVERS) $(FLOOR)
 	cargo bench --locked --bench core --bench native -- --warm-up-time 1 --measurement-time 2
 	$(BIN)/python benches/python/run.py
 
 # The official suites, stable and alpha; `test` runs a few of their scenarios.
 conformance: $(PACKAGE) $(SUITES)
 	$(BIN)/python tests/conformance/run.py
+
+# Minutes for each target, which share the machine's time one after the other. A crash is kept in fuzz/artifacts; what
+# was found belongs into tests/corpus, where `cargo test` replays it. Sanitizers want a nightly toolchain.
+FUZZ_MINUTES ?= 10
+FUZZ_TARGETS ?= stdio sse schema render
+fuzz:
+	@command -v cargo-fuzz >/dev/null || cargo install --locked cargo-fuzz
+	for target in $(FUZZ_TARGETS); do \
+		mkdir -p fuzz/corpus/$$target; \
+		cargo +nightly fuzz run $$target fuzz/corpus/$$target tests/corpus/$$target -- \
+			-max_total_time=$$(($(FUZZ_MINUTES) * 60)) -timeout=10 -rss_limit_mb=2048 -max_len=16384; \
+	done
 
 stubs: $(PACKAGE)
 	$(BIN)/python scripts/stubs.py --write
@@ -99,10 +115,15 @@ $(PLUGIN): $(PACKAGE) $(PLUGIN_FILES)
 	$(BIN)/python -m pip install --quiet ./examples/plugin
 	@touch $@
 
+.venvs/%/.ready: requirements/%.txt
+	$(PYTHON) -m venv --clear .venvs/$*
+	.venvs/$*/bin/python -m pip install --quiet --requirement $<
+	@touch $@
+
 tests/%/node_modules/.package-lock.json: tests/%/package.json tests/%/package-lock.json
 	npm ci --prefix tests/$* --no-audit --no-fund --loglevel=error
 	@touch $@
 
-$(FLOOR): tests/servers/floor.rs Cargo.toml Cargo.lock
-	cargo build --locked --release --example floor_server
+$(FLOOR): tests/servers/floor.rs tests/servers/floor_http.rs benches/python/side_rmcp.rs Cargo.toml Cargo.lock
+	cargo build --locked --release --example floor_server --example floor_http --example side_rmcp
 	@touch $@

@@ -7,6 +7,8 @@
 mod cancel;
 mod error;
 pub mod executor;
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod mcp;
 pub mod native;
 pub mod net;

@@ -18,6 +18,7 @@ mod connection;
 mod delegate;
 mod era;
 mod expand;
+pub(crate) mod fuzzing;
 mod handler;
 mod inbox;
 pub mod output_schema;

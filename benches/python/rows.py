@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-#: Who does the work. ``plain`` is without any library: bare pipes, and coroutines that check nothing.
-OURS, REFERENCE, SDK, PLAIN = "ours", "reference", "sdk", "plain"
+#: Who does the work. ``plain`` is without any library: bare pipes and sockets, and coroutines that check
+#: nothing. ``rmcp`` is the Rust SDK's client in a program of its own.
+OURS, REFERENCE, SDK, RMCP, PLAIN = "ours", "reference", "sdk", "rmcp", "plain"
 BATCH = 64
 
 
@@ -91,6 +92,47 @@ ROWS = (
         (OURS, REFERENCE, PLAIN),
         per=BATCH,
         targets=(Target("faster", 4), Target("within", 1.3, PLAIN)),
+    ),
+    Row(
+        "http_one",
+        "one awaited call over Streamable HTTP",
+        "us",
+        (OURS, REFERENCE, SDK, RMCP, PLAIN),
+        targets=(Target("faster", 2), Target("faster", 5, measure="cpu")),
+    ),
+    Row(
+        "http_json",
+        f"{BATCH} parallel calls of 20 ms over Streamable HTTP, JSON answers",
+        "ms",
+        (OURS, REFERENCE, SDK, RMCP, PLAIN),
+        rounds=9,
+        targets=(Target("faster", 20),),
+    ),
+    Row(
+        "http_sse",
+        f"{BATCH} parallel calls of 20 ms over Streamable HTTP, SSE answers",
+        "ms",
+        (OURS, REFERENCE, SDK, RMCP),
+        rounds=9,
+    ),
+    Row(
+        "legacy_sse", f"{BATCH} parallel calls of 20 ms over HTTP+SSE", "ms", (OURS, REFERENCE, SDK), rounds=9
+    ),
+    Row(
+        "many_tools",
+        "connecting over HTTP to a server with 1,000 tools (2 MiB)",
+        "ms",
+        (OURS, REFERENCE, SDK, RMCP),
+        rounds=9,
+        targets=(Target("faster", 5),),
+    ),
+    Row(
+        "big",
+        "a result of 8 MiB over Streamable HTTP",
+        "ms",
+        (OURS, REFERENCE, SDK, RMCP, PLAIN),
+        rounds=9,
+        targets=(Target("faster", 4),),
     ),
     Row("grep", "`grep` over 20,000 files", "ms", rounds=3, targets=(Target("faster", 10),)),
 )

@@ -1,4 +1,4 @@
-"""Compares us with nanobot-ai and the Python MCP SDK: `make bench`.
+"""Compares us with nanobot-ai, the Python MCP SDK and the Rust one: `make bench`.
 
 Each side works in a process and an environment of its own. All sides take turns, so that what else goes on
 on the machine hits everybody alike; medians over the rounds are compared. Nothing is asserted: targets are
@@ -22,7 +22,7 @@ from typing import Any
 
 import table
 import tree
-from rows import IMPORT_MEMORY, IMPORT_TIME, OURS, PACKAGE_TIME, PLAIN, REFERENCE, ROWS, SDK, Row
+from rows import IMPORT_MEMORY, IMPORT_TIME, OURS, PACKAGE_TIME, PLAIN, REFERENCE, RMCP, ROWS, SDK, Row
 from side import Side, measure_import
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -35,6 +35,7 @@ def main() -> int:
     """Run from the command line; 0 if every side could do its work."""
     options = arguments()
     pythons = {OURS: options.ours, PLAIN: options.ours, REFERENCE: options.reference, SDK: options.reference}
+    programs = {**pythons, RMCP: str(Path(options.floor).with_name("side_rmcp"))}
     load = os.getloadavg()[0]
     if load > 0.5:
         print(
@@ -48,8 +49,8 @@ def main() -> int:
         if any(row.key == "grep" for row in chosen):
             tree.make(Path(directory))
         sides = {
-            who: Side(who, python, options.floor, directory)
-            for who, python in pythons.items()
+            who: Side(who, program, options.floor, directory)
+            for who, program in programs.items()
             if any(who in row.who for row in chosen)
         }
         try:
@@ -84,7 +85,9 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--ours", default=sys.executable, help="interpreter with nanobot-tools")
     parser.add_argument("--reference", default=reference, help="interpreter with nanobot-ai")
-    parser.add_argument("--floor", default=floor, help="the floor server's program")
+    parser.add_argument(
+        "--floor", default=floor, help="the floor server's program; those for HTTP lie beside it"
+    )
     parser.add_argument("--rounds", type=int, help="turns for everybody instead of each row's own number")
     parser.add_argument("--dry", action="store_true", help="write neither the JSON nor the README")
     return parser.parse_args()

@@ -8,6 +8,8 @@ import threading
 from pathlib import Path
 from typing import Any
 
+from rows import RMCP
+
 HERE = Path(__file__).resolve().parent
 #: Seconds that a command may take; a slow machine needs half a minute for the slowest.
 PATIENCE = 300.0
@@ -44,15 +46,16 @@ class Side:
 
     Args:
         who: Which side it is.
-        python: Its interpreter.
+        program: Its interpreter; for a side that is no Python, the program itself.
         floor: The floor server's program.
         tree: The tree to search.
     """
 
-    def __init__(self, who: str, python: str, floor: str, tree: str) -> None:
+    def __init__(self, who: str, program: str, floor: str, tree: str) -> None:
         self.who = who
+        command = [program, floor] if who == RMCP else [program, str(HERE / "worker.py"), who, floor, tree]
         self._process = subprocess.Popen(
-            [python, str(HERE / "worker.py"), who, floor, tree],
+            command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+from http_rows import http_makers_for
 from nanobot_tools import Tool, ToolCall, ToolExecutor, ToolRegistry, connect_mcp_servers, tool_parameters
 from nanobot_tools.tools.search import GrepTool
 from registries import Names, makers_for
@@ -25,6 +26,11 @@ def batch(registry: Any) -> Callable[[list[tuple[str, dict[str, Any]]]], Awaitab
     return run
 
 
+def entry(fields: dict[str, Any]) -> dict[str, Any]:
+    """A server entry. Loopback counts as private, and is closed unless the entry opens it."""
+    return {**fields, "allowPrivate": True} if "url" in fields else fields
+
+
 def grep(workspace: Path) -> Any:
     """The native tool."""
     return GrepTool(workspace=workspace)
@@ -37,8 +43,8 @@ def makers(floor: str, tree: str) -> dict[str, Maker]:
         tool=Tool,
         tool_parameters=tool_parameters,
         connect=connect_mcp_servers,
-        entry=dict,
+        entry=entry,
         grep=grep,
         batch=batch,
     )
-    return makers_for(names, floor, tree)
+    return makers_for(names, floor, tree) | http_makers_for(names, floor)

@@ -1,25 +1,27 @@
-"""The floor under each row: bare pipes to the same server, and coroutines that check nothing."""
+"""The floor under each row: bare pipes and sockets to the same server, and coroutines that check nothing."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import os
+import socket
 import subprocess
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
+from http_rows import http_floor
 from rows import BATCH
-from work import TEXT, Made, Maker, expect, expect_text
+from work import BIG, TEXT, Made, Maker, expect, expect_text
 
 
-def request(ident: int) -> bytes:
+def request(ident: int, tool: str = "echo") -> bytes:
     """A call as it stands on the wire."""
     message = {
         "jsonrpc": "2.0",
         "id": ident,
         "method": "tools/call",
-        "params": {"name": "echo", "arguments": {"text": TEXT}},
+        "params": {"name": tool, "arguments": {"text": TEXT}},
     }
     return json.dumps(message, separators=(",", ":")).encode() + b"\n"
 
@@ -37,6 +39,27 @@ def read_lines(descriptor: int, count: int) -> bytes:
         expect(bool(more), "the server has ended")
         data += more
     return data
+
+
+def receive(connection: socket.socket) -> bytes:
+    """What has arrived."""
+    data = connection.recv(1 << 20)
+    expect(bool(data), "the server has hung up")
+    return data
+
+
+def read_body(connection: socket.socket) -> bytes:
+    """Read a response that says its length; give its body."""
+    data = receive(connection)
+    while b"\r\n\r\n" not in data:
+        data += receive(connection)
+    head, _, body = data.partition(b"\r\n\r\n")
+    fields = dict(line.split(b": ", 1) for line in head.lower().splitlines()[1:])
+    parts, missing = [body], int(fields[b"content-length"]) - len(body)
+    while missing > 0:
+        parts.append(receive(connection))
+        missing -= len(parts[-1])
+    return b"".join(parts)
 
 
 def texts(data: bytes) -> list[str]:
@@ -71,6 +94,30 @@ def makers(floor: str, tree: str) -> dict[str, Maker]:
             stdout.close()
             process.wait(10)
 
+    @asynccontextmanager
+    async def sockets(calls: int, tool: str) -> Made:
+        body = request(1, tool)
+        head = "POST /json HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: "
+        data = head.encode() + str(len(body)).encode() + b"\r\n\r\n" + body
+        async with http_floor(floor) as address, AsyncExitStack() as stack:
+            host, _, port = address.removeprefix("http://").partition(":")
+            connections = [
+                stack.enter_context(socket.create_connection((host, int(port)))) for _ in range(calls)
+            ]
+
+            async def many(number: int) -> Any:
+                for _ in range(number):
+                    for connection in connections:
+                        connection.sendall(data)
+                    bodies = [read_body(connection) for connection in connections]
+                if tool == "big":
+                    [text] = texts(bodies[0])
+                    return len(expect(len(text) == BIG, text))
+                found = [expect_text(texts(body)[0], TEXT) for body in bodies]
+                return found if calls > 1 else found[0]
+
+            yield many
+
     async def coroutine(text: str) -> str:
         return text
 
@@ -88,4 +135,7 @@ def makers(floor: str, tree: str) -> dict[str, Maker]:
         "mcp_gather": lambda: pipes(BATCH),
         "mcp_batch": lambda: pipes(BATCH),
         "python_batch": python_batch,
+        "http_one": lambda: sockets(1, "echo"),
+        "http_json": lambda: sockets(BATCH, "slow"),
+        "big": lambda: sockets(1, "big"),
     }

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+from http_rows import http_makers_for
 from loguru import logger
 from nanobot.agent.hook import AgentHook, AgentHookContext
 from nanobot.agent.tools.base import Tool, tool_parameters
@@ -17,12 +18,15 @@ from nanobot.agent.tools.registry import ToolRegistry
 from nanobot.agent.tools.search import GrepTool
 from nanobot.config.schema import MCPServerConfig
 from nanobot.providers.base import ToolCallRequest
+from nanobot.security.network import configure_ssrf_whitelist
 from registries import Names, makers_for
 from work import Maker
 
 # What is logged about each connection is not what is measured.
 logger.remove()
 logger.add(sys.stderr, level="WARNING")
+# Its guard is told once for the whole process that loopback is meant.
+configure_ssrf_whitelist(["127.0.0.0/8"])
 
 
 def batch(registry: Any) -> Callable[[list[tuple[str, dict[str, Any]]]], Awaitable[list[Any]]]:
@@ -72,4 +76,4 @@ def makers(floor: str, tree: str) -> dict[str, Maker]:
         grep=grep,
         batch=batch,
     )
-    return makers_for(names, floor, tree)
+    return makers_for(names, floor, tree) | http_makers_for(names, floor)

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rows import OURS, PLAIN, REFERENCE, SDK, Row, Target
+from rows import OURS, PLAIN, REFERENCE, RMCP, SDK, Row, Target
 
 BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
-NAMES = {OURS: "nanobot-tools", REFERENCE: "nanobot-ai", SDK: "MCP SDK", PLAIN: "plain"}
+NAMES = {OURS: "nanobot-tools", REFERENCE: "nanobot-ai", SDK: "MCP SDK", RMCP: "rmcp", PLAIN: "plain"}
 SCALE = {"us": 1e6, "ms": 1e3, "MB": 1.0}
 #: One row: who -> {"wall", "cpu"} in the unit of the row, or {"error"}.
 Sides = Mapping[str, Mapping[str, Any]]
@@ -58,7 +58,7 @@ def lines(results: list[tuple[Row, Sides]]) -> list[list[str]]:
     table = [["", "nanobot-ai", "nanobot-tools", "time", "CPU time", "for comparison", "target"]]
     for row, sides in results:
         times = [ratio(sides, measure) for measure in ("wall", "cpu")]
-        others = [f"{NAMES[who]} {cell(sides, who, row.unit)}" for who in (SDK, PLAIN) if who in sides]
+        others = [f"{NAMES[who]} {cell(sides, who, row.unit)}" for who in (SDK, RMCP, PLAIN) if who in sides]
         verdicts = []
         for target in row.targets:
             judged = judge(row, target, sides)

@@ -34,6 +34,9 @@ TEXT_SCHEMA: dict[str, Any] = {
 PATTERN = "needle_[0-9]+"
 
 MCP_TOOLS = 180
+# What the server for HTTP has: a list of about 2 MiB, and a result of 8 MiB.
+HTTP_TOOLS = 1_000
+BIG = 8 << 20
 # The embedded server has four tools of its own. It needs no package, so both sides start the same file.
 ECHO_SERVER = Path(__file__).resolve().parents[2] / "python/nanobot_tools/testing/echo_server.py"
 MANY_TOOLS = {"command": sys.executable, "args": [str(ECHO_SERVER), "--tools", str(MCP_TOOLS - 4)]}

@@ -9,11 +9,13 @@
 //! bytes into lines, `stdio` puts them together. `streamable_http` and `sse` share `http`.
 
 mod frame;
+pub(super) mod fuzzing;
 mod http;
 #[cfg(any(windows, test))]
 mod launcher;
 mod outbox;
 pub(super) mod process;
+pub(super) mod sse;
 pub(super) mod stdio;
 pub(super) mod streamable_http;
 #[cfg(test)]

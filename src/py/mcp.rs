@@ -7,7 +7,11 @@ mod host;
 
 use std::{collections::HashSet, sync::Arc};
 
-use pyo3::{exceptions::{PyTypeError, PyValueError}, prelude::*, types::PyList};
+use pyo3::{
+    exceptions::{PyTypeError, PyValueError},
+    prelude::*,
+    types::PyList,
+};
 use serde_json::{Map, Value, value::RawValue};
 
 pub(crate) use self::host::Answer;
@@ -174,9 +178,7 @@ impl NativeConnection {
         let connection = Arc::clone(&self.0);
         bridge::spawn(
             py,
-            async move {
-                if on { connection.subscribe(&uri).await } else { connection.unsubscribe(&uri).await }
-            },
+            async move { if on { connection.subscribe(&uri).await } else { connection.unsubscribe(&uri).await } },
             none,
         )
     }

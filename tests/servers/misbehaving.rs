@@ -1,19 +1,19 @@
-//! An MCP server over stdio that breaks the protocol on demand.
+//! An MCP server that breaks the protocol on demand, over any transport.
 //!
 //! The first argument says how it starts and lists its tools (`normal` or one of the modes
-//! below); the argument `do` of its tool `act` says how it answers that call. For the tests alone.
+//! below), the second one over what it talks (`stdio` if it is missing, `json` or `sse` for
+//! Streamable HTTP with such answers, `legacy` for HTTP+SSE); the argument `do` of its tool `act`
+//! says how it answers that call. For the tests alone.
 
-use std::{
-    io::{self, BufRead, Write},
-    process::exit,
-    time::Duration,
-};
+mod front;
 
+use std::{process::exit, time::Duration};
+
+use front::{Style, parts, raw, send};
 use serde_json::{Value, json};
 
 struct Server {
     mode: String,
-    input: io::StdinLock<'static>,
     /// Ids of requests that the client has cancelled.
     cancelled: Vec<Value>,
     /// Calls that wait for a second one.
@@ -22,6 +22,12 @@ struct Server {
 
 fn main() {
     let mode = std::env::args().nth(1).unwrap_or_else(|| "normal".to_owned());
+    let style = match std::env::args().nth(2).as_deref() {
+        Some("json") => Style::Json,
+        Some("sse") => Style::Sse,
+        Some("legacy") => Style::Legacy,
+        _ => Style::Stdio,
+    };
     match mode.as_str() {
         "exit_at_once" => {
             eprintln!("cannot find my configuration");
@@ -42,8 +48,9 @@ fn main() {
         }
         _ => {}
     }
-    let mut server = Server { mode, input: io::stdin().lock(), cancelled: Vec::new(), held: Vec::new() };
-    while let Some(message) = server.read() {
+    front::open(style, &mode);
+    let mut server = Server { mode, cancelled: Vec::new(), held: Vec::new() };
+    while let Some(message) = server.read(true) {
         server.handle(&message);
     }
     match server.mode.as_str() {
@@ -62,34 +69,18 @@ fn background() -> u32 {
     id
 }
 
-fn raw(bytes: &[u8]) {
-    let mut out = io::stdout().lock();
-    let _ = out.write_all(bytes);
-    let _ = out.flush();
-}
-
-fn send(message: &Value) {
-    raw(format!("{message}\n").as_bytes());
-}
-
 fn text(id: &Value, text: &str) -> Value {
     json!({"jsonrpc": "2.0", "id": id, "result": {"content": [{"type": "text", "text": text}]}})
 }
 
 impl Server {
-    fn read(&mut self) -> Option<Value> {
-        let mut line = String::new();
+    fn read(&mut self, handled: bool) -> Option<Value> {
         loop {
-            line.clear();
-            if self.input.read_line(&mut line).ok()? == 0 {
-                return None;
+            let message = front::read(handled)?;
+            if message["method"] != "notifications/cancelled" {
+                return Some(message);
             }
-            let Ok(message) = serde_json::from_str::<Value>(&line) else { continue };
-            if message["method"] == "notifications/cancelled" {
-                self.cancelled.push(message["params"]["requestId"].clone());
-                continue;
-            }
-            return Some(message);
+            self.cancelled.push(message["params"]["requestId"].clone());
         }
     }
 
@@ -97,7 +88,7 @@ impl Server {
     fn ask(&mut self, message: &Value) -> Value {
         send(message);
         loop {
-            let answer = self.read().unwrap_or_else(|| exit(9));
+            let answer = self.read(false).unwrap_or_else(|| exit(9));
             if answer["id"] == message["id"] && answer.get("method").is_none() {
                 return answer;
             }
@@ -201,10 +192,7 @@ impl Server {
                 let line = format!("{reply}\n");
                 let (a, rest) = line.as_bytes().split_at(10);
                 let (b, c) = rest.split_at(10);
-                for part in [a, b, c] {
-                    raw(part);
-                    std::thread::sleep(Duration::from_millis(20));
-                }
+                parts(&[a, b, c]);
             }
             "hold" => {
                 self.held.push(id.clone());
@@ -214,7 +202,7 @@ impl Server {
                 }
             }
             "string_id" => send(&text(&id.to_string().into(), what)),
-            "float_id" => raw(reply.to_string().replace(&format!("\"id\":{id}"), &format!("\"id\":{id}.0")).as_bytes()),
+            "float_id" => raw(format!("{}\n", reply.to_string().replace(&format!("\"id\":{id}"), &format!("\"id\":{id}.0"))).as_bytes()),
             "batch" => send(&json!([{"jsonrpc": "2.0", "method": "notifications/message", "params": {}}, reply, 3])),
             "error" => send(&json!({"jsonrpc": "2.0", "id": id, "error": {"code": -32042, "message": "no such city"}})),
             "string_error" => send(&json!({"jsonrpc": "2.0", "id": id, "error": "out of paper"})),
@@ -313,12 +301,79 @@ impl Server {
                 {"content": [{"type": "text", "text": "no such file"}], "isError": true}})),
             "structured" => send(&json!({"jsonrpc": "2.0", "id": id, "result": {"content": [],
                 "structuredContent": {"rows": [1, 2]}}})),
+            _ if what.starts_with("http_") => over_http(what, &reply),
+            _ if what.starts_with("sse_") => as_events(what, &reply),
             _ => send(&reply),
         }
-        if what == "float_id" {
-            raw(b"\n");
-        }
     }
+}
+
+/// Responses that are no answers, or odd ones.
+fn over_http(what: &str, reply: &Value) {
+    match what {
+        "http_html" => {
+            front::respond(
+                "200 OK\r\nContent-Type: text/html",
+                b"<html><body><h1>Please sign in</h1></body></html>",
+            );
+        }
+        "http_text" => front::respond("200 OK\r\nContent-Type: text/plain", b"all is well"),
+        "http_untyped" => front::respond("200 OK", reply.to_string().as_bytes()),
+        "http_202" => front::respond("202 Accepted", b""),
+        "http_500" => front::respond(
+            "500 Internal Server Error\r\nContent-Type: text/html",
+            b"<p>out of <b>paper</b></p>",
+        ),
+        "http_400_reply" => {
+            let error = json!({"jsonrpc": "2.0", "id": reply["id"], "error": {"code": -32602, "message": "bad city"}});
+            front::respond("400 Bad Request\r\nContent-Type: application/json", error.to_string().as_bytes());
+        }
+        "http_charset" => {
+            front::respond(
+                "200 OK\r\ncontent-type: Application/JSON;charset=UTF-8",
+                reply.to_string().as_bytes(),
+            );
+        }
+        _ => front::hang_up(),
+    }
+}
+
+/// Replies as events, framed in all the ways that the standard admits and some that it does not.
+fn as_events(what: &str, reply: &Value) {
+    let line = reply.to_string();
+    let framed = match what {
+        "sse_cr" => format!("event: message\rdata: {line}\r\r"),
+        "sse_crlf" => format!("event: message\r\ndata: {line}\r\n\r\n"),
+        "sse_data_lines" => format!("data: {}\n\n", line.replacen(",\"", ",\ndata:\"", 2)),
+        "sse_comments" => {
+            format!(
+                ": hello\n\n:\nevent: message\nid: 1\nunheard-of: x\n: in between\ndata:{line}\n\n: bye\n\n"
+            )
+        }
+        "sse_other_events" => {
+            format!("event: ping\ndata: 1\n\nevent: endpoint\ndata: x\n\ndata\n\ndata: {line}\n\n")
+        }
+        "sse_cut_utf8" => {
+            let line = line.replace(what, "h\u{e4}\u{df}lich \u{1f600}");
+            let event = format!("data: {line}\n\n");
+            let bytes: Vec<&[u8]> = event.as_bytes().chunks(1).collect();
+            let at = event.find("h\u{e4}").unwrap_or(0);
+            // One byte at a time where it matters; the rest would only take long.
+            let (head, rest) = event.as_bytes().split_at(at);
+            let pieces: Vec<&[u8]> = [head].into_iter().chain(bytes[at..at + 20].iter().copied()).collect();
+            front::events(&pieces);
+            front::events(&[&rest[20..]]);
+            return front::finish();
+        }
+        "sse_unfinished" => format!("data: {line}\n"),
+        "sse_resumed" => {
+            front::resumable("seen", reply);
+            "id: seen\nretry: 20\ndata:\n\n".to_owned()
+        }
+        _ => String::new(),
+    };
+    front::events(&[framed.as_bytes()]);
+    front::finish();
 }
 
 /// Close stdin or stdout, and live on.

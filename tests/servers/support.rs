@@ -30,7 +30,8 @@ pub fn server(name: &str) -> String {
             let source = made(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/servers").join(source));
             made(folder.join(example).with_extension(std::env::consts::EXE_EXTENSION)) < source
         };
-        if stale("floor_server", "floor.rs") || stale("misbehaving_server", "misbehaving.rs") {
+        let misbehaving = |source| stale("misbehaving_server", source);
+        if stale("floor_server", "floor.rs") || misbehaving("misbehaving.rs") || misbehaving("front.rs") {
             let mut cargo = Command::new(env!("CARGO"));
             cargo.args(["build", "--example", "floor_server", "--example", "misbehaving_server"]);
             if target.ends_with("release") {

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from .. import _native
 from ..base import ToolResult
 from ._foreign import field
 
-__all__ = ["call_result", "prompt_result", "resource_result"]
+__all__ = ["Origin", "call_result", "prompt_result", "resource_result"]
 
 #: Fields of content blocks and resources in the protocol's spelling, and how objects may spell them.
 _FIELDS = {
@@ -33,7 +33,17 @@ _FIELDS = {
 }
 
 
-def call_result(result: Any) -> str:
+class Origin(NamedTuple):
+    """Where a result comes from."""
+
+    server: str
+    #: What the model calls the tool, the resource or the prompt.
+    name: str
+    #: The arguments of the call; ``prompt`` and ``model`` are recorded with an image.
+    arguments: Mapping[str, Any]
+
+
+def call_result(result: Any, origin: Origin) -> str:
     """The result of ``tools/call`` as the model is shown it; a ``ToolResult`` if it is an error."""
     a_dict = isinstance(result, Mapping)
     content = result.get("content") if a_dict else result.content
@@ -48,16 +58,16 @@ def call_result(result: Any) -> str:
     return _render("tool", made)
 
 
-def resource_result(result: Any) -> str:
+def resource_result(result: Any, origin: Origin) -> str:
     """The result of ``resources/read`` as the model is shown it."""
     contents = result["contents"] if isinstance(result, Mapping) else result.contents
-    return _render("resource", {"contents": [_resource(item) for item in contents]})
+    return _render("resource", {"contents": [_resource(item) for item in contents]}, origin)
 
 
-def prompt_result(result: Any) -> str:
+def prompt_result(result: Any, origin: Origin) -> str:
     """The result of ``prompts/get`` as the model is shown it."""
     messages = result["messages"] if isinstance(result, Mapping) else result.messages
-    return _render("prompt", {"messages": [_message(item) for item in messages]})
+    return _render("prompt", {"messages": [_message(item) for item in messages]}, origin)
 
 
 def _render(kind: str, result: dict[str, Any]) -> str:

@@ -129,7 +129,11 @@ class _MCPWrapperBase(Tool):
         return _compiled(schema), schema
 
     async def _ask(
-        self, timeout: float | None, request: Callable[[Any], Any], render: Callable[[Any], str]
+        self,
+        timeout: float | None,
+        arguments: Mapping[str, Any],
+        request: Callable[[Any], Any],
+        render: Callable[[Any, _foreign_render.Origin], str],
     ) -> str:
         reconnect = None if self._reconnect is None else self._take_over
         try:
@@ -139,7 +143,7 @@ class _MCPWrapperBase(Tool):
         except Failed as failed:
             return failed.result
         try:
-            return render(reply)
+            return render(reply, _foreign_render.Origin(self._server_name, self._name, arguments))
         except Exception as exc:
             kind = type(exc).__name__
             _log.warning("MCP %s %r returned malformed content: %s", self._kind, self._name, kind)
@@ -219,6 +223,7 @@ class MCPToolWrapper(_MCPWrapperBase):
             return await _native.call_native(self._native_tool, kwargs)
         return await self._ask(
             self._tool_timeout,
+            kwargs,
             lambda session: session.call_tool(self._original_name, arguments=kwargs),
             _foreign_render.call_result,
         )
@@ -265,6 +270,7 @@ class MCPResourceWrapper(_MCPWrapperBase):
             return await _native.call_native(self._native_tool, kwargs)
         return await self._ask(
             self._resource_timeout,
+            kwargs,
             lambda session: session.read_resource(self._uri),
             _foreign_render.resource_result,
         )
@@ -320,6 +326,7 @@ class MCPPromptWrapper(_MCPWrapperBase):
             return await _native.call_native(self._native_tool, kwargs)
         return await self._ask(
             self._prompt_timeout,
+            kwargs,
             lambda session: session.get_prompt(self._prompt_name, arguments=kwargs),
             _foreign_render.prompt_result,
         )

@@ -69,7 +69,8 @@ impl Delegate for PyHost {
 
     fn request(&self, _server: &str, method: &str, params: Value) -> BoxFuture<Answered> {
         let (send, receive) = oneshot::channel();
-        let question = Arc::new(Question { stage: Mutex::new(Stage::Asked), queue: Weak::clone(&self.queue) });
+        let question =
+            Arc::new(Question { stage: Mutex::new(Stage::Asked), queue: Weak::clone(&self.queue) });
         // The sender moves into the item: with the queue goes the sender, and the waiter is told.
         if let Some(queue) = self.queue.upgrade() {
             let (host, question, method) = (Arc::clone(&self.host), Arc::clone(&question), method.to_owned());
@@ -80,7 +81,10 @@ impl Delegate for PyHost {
             let answered = receive.await;
             *withdraw.0.stage.lock() = Stage::Over;
             answered.unwrap_or_else(|_| {
-                Err(RequestError::new(INTERNAL_ERROR, "nobody is there to answer: the client's loop has ended"))
+                Err(RequestError::new(
+                    INTERNAL_ERROR,
+                    "nobody is there to answer: the client's loop has ended",
+                ))
             })
         })
     }
@@ -131,9 +135,8 @@ impl Question {
                 return;
             }
         };
-        let asked = Bound::new(py, Answer(Mutex::new(Some(send)))).and_then(|answer| {
-            host.call_method1(py, intern!(py, "serve"), (method, params, answer))
-        });
+        let asked = Bound::new(py, Answer(Mutex::new(Some(send))))
+            .and_then(|answer| host.call_method1(py, intern!(py, "serve"), (method, params, answer)));
         match asked {
             Ok(withdraw) => {
                 let mut stage = self.stage.lock();
