@@ -305,7 +305,7 @@ class NativeConnection:
         """
         End the server at once, without waiting; for the end of the process.
         """
-    def list(self, /, kind: str) -> Any:
+    def read_list(self, /, kind: str) -> Any:
         """
         Read a whole list as the server sends it; a future of the items as objects.
 

@@ -155,7 +155,7 @@ impl NativeConnection {
     /// Read a whole list as the server sends it; a future of the items as objects.
     ///
     /// `kind` is `tools`, `resources`, `resource_templates` or `prompts`.
-    fn list<'py>(&self, py: Python<'py>, kind: &str) -> PyResult<Bound<'py, PyAny>> {
+    fn read_list<'py>(&self, py: Python<'py>, kind: &str) -> PyResult<Bound<'py, PyAny>> {
         let list = match kind {
             "tools" => List::Tools,
             "resources" => List::Resources,
