@@ -305,12 +305,6 @@ class NativeConnection:
         """
         End the server at once, without waiting; for the end of the process.
         """
-    def read_list(self, /, kind: str) -> Any:
-        """
-        Read a whole list as the server sends it; a future of the items as objects.
-
-        `kind` is `tools`, `resources`, `resource_templates` or `prompts`.
-        """
     @property
     def name(self, /) -> str:
         """
@@ -334,6 +328,12 @@ class NativeConnection:
     def protocol_version(self, /) -> str:
         """
         The protocol version that was agreed on.
+        """
+    def read_list(self, /, kind: str) -> Any:
+        """
+        Read a whole list as the server sends it; a future of the items as objects.
+
+        `kind` is `tools`, `resources`, `resource_templates` or `prompts`.
         """
     def request(self, /, method: str, params: Any, timeout: SupportsFloat | SupportsIndex | None) -> Any:
         """
