@@ -20,7 +20,7 @@ pub(crate) mod testing;
 mod tls;
 
 pub use client::HttpClient;
-pub(crate) use client::{Request, Response};
+pub(crate) use client::{Request, Response, same_origin};
 pub(crate) use error::{NetError, NetErrorKind};
 pub use guard::{AllowPrivate, Policy};
 pub(crate) use redact::{excerpt, redacted};

@@ -27,7 +27,7 @@ use super::{
     inbox::Inbox,
     peer::{Peer, What},
     session::{self, About, List, Terms},
-    transport::{Carrier, process::Process, stdio, streamable_http},
+    transport::{Carrier, process::Process, sse, stdio, streamable_http},
     wrap::{self, Capability, Limits, Link, McpTool, Offer, Wrapper},
 };
 use crate::{
@@ -272,12 +272,11 @@ async fn attempt(
             leash = Some(Leash(started.listen(inbox)));
         }
         (TransportKind::StreamableHttp, Some(client)) => {
-            let carrier =
-                streamable_http::open(name, &config.url, client.clone(), inbox).map_err(|e| e.to_string())?;
-            peer.carry_by(carrier);
+            let carrier = streamable_http::open(name, &config.url, client.clone(), inbox);
+            peer.carry_by(carrier.map_err(|error| error.to_string())?);
         }
-        (TransportKind::Sse, Some(_)) => {
-            return Err(format!("the transport {} is not supported yet", config.transport.as_str()).into());
+        (TransportKind::Sse, Some(client)) => {
+            peer.carry_by(sse::open(name, &config.url, client.clone(), inbox).map_err(|e| e.to_string())?);
         }
     }
     crate::spawn(Arc::clone(&peer).sweep());

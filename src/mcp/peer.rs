@@ -419,7 +419,9 @@ impl Peer {
         let waiter = {
             let mut waiters = self.waiters.lock();
             let key = waiters.key(wire);
-            waiters.remove(key)
+            // A parked request has had its reply, and its next round has another number.
+            let waits = |waiter: &Waiter| waiter.wire == wire && waiter.paused_at.is_none();
+            if waiters.map.get(&key).is_some_and(waits) { waiters.remove(key) } else { None }
         };
         let Some(waiter) = waiter else { return };
         let error = match failure {

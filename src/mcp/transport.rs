@@ -15,6 +15,7 @@ mod http;
 mod launcher;
 mod outbox;
 pub(super) mod process;
+pub(super) mod sse;
 pub(super) mod stdio;
 pub(super) mod streamable_http;
 #[cfg(test)]

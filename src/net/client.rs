@@ -200,34 +200,30 @@ impl Inner {
         let Some(proxy) = self.proxies.for_url(url) else {
             let secure = url.scheme() == "https";
             let slot = if secure { &self.secure } else { &self.plain };
-            let client = match slot.get() {
-                Some(client) => client.clone(),
-                None => {
-                    let tls = if secure { tls::trusting() } else { tls::trusting_nobody() }?;
-                    let judged =
-                        Judged { policy: Arc::clone(&self.policy), lookup: Arc::clone(&self.lookup) };
-                    let built =
-                        builder(tls).connect_timeout(CONNECT_TIMEOUT).dns_resolver(Arc::new(judged)).build();
-                    let built = built.map_err(|error| cannot_build(&error))?;
-                    slot.get_or_init(|| built).clone()
-                }
+            let client = if let Some(client) = slot.get() {
+                client.clone()
+            } else {
+                let tls = if secure { tls::trusting() } else { tls::trusting_nobody() }?;
+                let judged = Judged { policy: Arc::clone(&self.policy), lookup: Arc::clone(&self.lookup) };
+                let built =
+                    builder(tls).connect_timeout(CONNECT_TIMEOUT).dns_resolver(Arc::new(judged)).build();
+                let built = built.map_err(|error| cannot_build(&error))?;
+                slot.get_or_init(|| built).clone()
             };
             return Ok(Route { client, proxy: None });
         };
         let shown = Url::parse(proxy).map_or_else(|_| "<redacted-url>".to_owned(), |url| redacted(&url));
         let known = self.proxied.lock().get(proxy).cloned();
-        let client = match known {
-            Some(client) => client,
-            None => {
-                let way = reqwest::Proxy::all(proxy).map_err(|_| {
-                    let text = format!("the proxy {shown} of the environment is no usable address");
-                    NetError::new(NetErrorKind::Proxy, false, text)
-                })?;
-                let built =
-                    builder(tls::trusting()?).proxy(way).connect_timeout(PROXIED_CONNECT_TIMEOUT).build();
-                let built = built.map_err(|error| cannot_build(&error))?;
-                self.proxied.lock().entry(proxy.to_owned()).or_insert(built).clone()
-            }
+        let client = if let Some(client) = known {
+            client
+        } else {
+            let way = reqwest::Proxy::all(proxy).map_err(|_| {
+                let text = format!("the proxy {shown} of the environment is no usable address");
+                NetError::new(NetErrorKind::Proxy, false, text)
+            })?;
+            let built = builder(tls::trusting()?).proxy(way).connect_timeout(PROXIED_CONNECT_TIMEOUT).build();
+            let built = built.map_err(|error| cannot_build(&error))?;
+            self.proxied.lock().entry(proxy.to_owned()).or_insert(built).clone()
         };
         Ok(Route { client, proxy: Some(shown) })
     }

@@ -142,16 +142,16 @@ fn special_v6(address: Ipv6Addr) -> Option<&'static str> {
     Some(match segments {
         [0, 0, 0, 0, 0, 0, 0, 0] => "unspecified",
         [0, 0, 0, 0, 0, 0, 0, 1] => "loopback",
-        [0, 0, 0, 0, 0, 0xffff, high, low] => return carried(high, low),
+        [0, 0, 0, 0, 0, 0xffff, high, low] // IPv4-mapped
+        | [0x64, 0xff9b, 0, 0, 0, 0, high, low] // NAT64
+        | [0x2002, high, low, ..] => return carried(high, low), // 6to4
         [0, 0, 0, 0, 0, 0, ..] => "IPv4-compatible",
-        [0x64, 0xff9b, 0, 0, 0, 0, high, low] => return carried(high, low),
         [0x64, 0xff9b, ..] => "local NAT64",
         [0x100, ..] => "discard only",
         [0x2001, 0x2, 0, ..] => "benchmarking",
         [0x2001, 0xdb8, ..] | [0x3fff, 0..=0xfff, ..] => "documentation",
         // Teredo among them, which hides an IPv4 address of anyone's choice.
         [0x2001, 0..=0x1ff, ..] => "IETF protocol assignments",
-        [0x2002, high, low, ..] => return carried(high, low),
         [0xfc00..=0xfdff, ..] => "unique local",
         [0xfe80..=0xfebf, ..] => "link-local",
         [0xfec0..=0xfeff, ..] => "site-local",

@@ -11,6 +11,8 @@ use memchr::memchr2;
 
 /// A buffer of this size is kept for the next event; one that grew beyond is given back.
 const KEEP: usize = 1 << 20;
+/// How much is kept of an event that is too long.
+const BEGINNING: usize = 1 << 10;
 
 /// What a stream brought.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,8 +24,11 @@ pub enum Event {
         /// The data lines, joined by LF. Invalid UTF-8 is replaced.
         data: String,
     },
-    /// An event was longer than the limit.
-    TooLong,
+    /// An event was longer than the limit. Its beginning may tell what it was.
+    TooLong {
+        /// Up to 1 KiB of the data.
+        beginning: String,
+    },
 }
 
 /// Cuts a stream into events.
@@ -32,8 +37,8 @@ pub struct Parser {
     limit: usize,
     /// The beginning of a line whose end has not come.
     line: Vec<u8>,
-    data: Vec<u8>,
-    has_data: bool,
+    /// The data lines so far, if there is one.
+    data: Option<Vec<u8>>,
     kind: String,
     /// The id that holds from the next dispatch on.
     id: Option<String>,
@@ -42,7 +47,8 @@ pub struct Parser {
     /// The last byte was CR: an LF belongs to it.
     after_cr: bool,
     first_line: bool,
-    too_long: bool,
+    /// The beginning of an event that is too long.
+    too_long: Option<String>,
 }
 
 impl Parser {
@@ -52,15 +58,14 @@ impl Parser {
         Self {
             limit,
             line: Vec::new(),
-            data: Vec::new(),
-            has_data: false,
+            data: None,
             kind: String::new(),
             id: None,
             last_id: None,
             retry: None,
             after_cr: false,
             first_line: true,
-            too_long: false,
+            too_long: None,
         }
     }
 
@@ -98,7 +103,7 @@ impl Parser {
             if tail.is_empty() {
                 return self.dispatch();
             }
-            if self.fits(tail.len()) {
+            if self.fits(tail) {
                 self.field(tail);
             }
             return None;
@@ -111,10 +116,9 @@ impl Parser {
 
     fn end_of_line(&mut self, mut line: Vec<u8>) {
         // A long data line becomes the data without being copied beside itself.
-        if !self.has_data && !self.first_line && line.len() > 4096 && line.starts_with(b"data:") {
+        if self.data.is_none() && !self.first_line && line.len() > 4096 && line.starts_with(b"data:") {
             line.drain(..if line.get(5) == Some(&b' ') { 6 } else { 5 });
-            self.data = line;
-            self.has_data = true;
+            self.data = Some(line);
             return;
         }
         self.field(&line);
@@ -126,7 +130,7 @@ impl Parser {
 
     /// Keep the beginning of a line, unless it makes the event too long.
     fn keep(&mut self, bytes: &[u8]) {
-        if self.fits(bytes.len()) {
+        if self.fits(bytes) {
             self.line.extend_from_slice(bytes);
         } else {
             // A comment, so that the line does not count as blank.
@@ -134,14 +138,28 @@ impl Parser {
         }
     }
 
-    /// Whether `more` bytes of a line can be taken. What belongs to an event that is too long cannot.
-    fn fits(&mut self, more: usize) -> bool {
-        if !self.too_long && self.line.len() + self.data.len() + more > self.limit {
-            self.too_long = true;
-            self.first_line = false;
-            self.data = Vec::new();
+    /// Whether more of a line can be taken. What belongs to an event that is too long cannot.
+    fn fits(&mut self, more: &[u8]) -> bool {
+        if self.too_long.is_some() {
+            return false;
         }
-        !self.too_long
+        let data = self.data.as_deref();
+        if self.line.len() + data.map_or(0, <[u8]>::len) + more.len() <= self.limit {
+            return true;
+        }
+        let mut beginning: Vec<u8> = match data {
+            Some(data) => data.iter().copied().take(BEGINNING).collect(),
+            None => self.line.iter().chain(more).copied().take(BEGINNING.min(self.limit)).collect(),
+        };
+        if data.is_none() {
+            // What is too long without any data yet is a data line, or nothing that matters.
+            let prefix = if beginning.starts_with(b"data: ") { 6 } else { 5.min(beginning.len()) };
+            beginning.drain(..prefix);
+        }
+        self.too_long = Some(String::from_utf8_lossy(&beginning).into_owned());
+        self.first_line = false;
+        self.data = None;
+        false
     }
 
     fn field(&mut self, line: &[u8]) {
@@ -154,13 +172,13 @@ impl Parser {
             None => (line, &[][..]),
         };
         match name {
-            b"data" => {
-                if self.has_data {
-                    self.data.push(b'\n');
+            b"data" => match &mut self.data {
+                Some(data) => {
+                    data.push(b'\n');
+                    data.extend_from_slice(value);
                 }
-                self.has_data = true;
-                self.data.extend_from_slice(value);
-            }
+                None => self.data = Some(value.to_vec()),
+            },
             b"event" => self.kind = String::from_utf8_lossy(value).into_owned(),
             b"id" if !value.contains(&0) => self.id = Some(String::from_utf8_lossy(value).into_owned()),
             b"retry" if !value.is_empty() && value.iter().all(u8::is_ascii_digit) => {
@@ -177,14 +195,10 @@ impl Parser {
             self.last_id = Some(id);
         }
         let kind = std::mem::take(&mut self.kind);
-        if std::mem::take(&mut self.too_long) {
-            self.has_data = false;
-            return Some(Event::TooLong);
+        if let Some(beginning) = self.too_long.take() {
+            return Some(Event::TooLong { beginning });
         }
-        if !std::mem::take(&mut self.has_data) {
-            return None;
-        }
-        let data = std::mem::take(&mut self.data);
+        let data = self.data.take()?;
         let data = String::from_utf8(data)
             .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned());
         Some(Event::Message { kind, data })
@@ -273,7 +287,10 @@ mod tests {
             .concat();
         for size in [1, 7, 1000] {
             let (events, parser) = parse(text.chunks(size), 64);
-            assert_eq!(events, [message("", "ok"), Event::TooLong, message("", "again")]);
+            assert_eq!(
+                events,
+                [message("", "ok"), Event::TooLong { beginning: "x".repeat(58) }, message("", "again")]
+            );
             assert_eq!(parser.last_id(), Some("5"));
         }
     }

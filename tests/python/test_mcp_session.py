@@ -175,7 +175,7 @@ async def test_a_burst_of_changes_is_read_once_and_names_stay() -> None:
     try:
         await say(connections["a"], "offer", tools={"b_seen": "Maps to a name that the other one has"})
         await eventually(lambda: changes)
-        [name] = [w.name for w in connections["a"].tools if w._original_name == "b_seen"]
+        [name] = [w.name for w in connections["a"].tools if "b_seen" in w.name]
         assert name.startswith("mcp_a_b_seen_")
         assert registry.get("mcp_a_b_seen")._server_name == "a_b"
         tool = registry.get(name)

@@ -61,7 +61,7 @@ class MCPConnection:
 
     @property
     def pid(self) -> int | None:
-        """Id of the server's process, which leads its group; ``None`` for a server that is reached by HTTP."""
+        """Id of the server's process, which leads its group; ``None`` for a server over HTTP."""
         return self._native.pid
 
     @property

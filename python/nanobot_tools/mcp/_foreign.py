@@ -37,6 +37,7 @@ _TRANSIENT = frozenset(
         "EndOfStream",
     )
 )
+_ENDS_THE_PROCESS = (KeyboardInterrupt, SystemExit)
 _ENDED = ("session terminated", "connection closed")
 
 
@@ -82,7 +83,7 @@ async def ask(
             _log.warning("%s %r was cancelled by the session", what, name)
             raise Failed(f"({what} was cancelled)") from None
         except (Exception, BaseExceptionGroup) as exc:
-            if _cancelled():
+            if not isinstance(exc, Exception) and (_cancelled() or exc.subgroup(_ENDS_THE_PROCESS)):
                 raise
             if reconnect is not None and _has_ended(exc):
                 again, reconnect = reconnect, None
@@ -119,7 +120,10 @@ def _has_ended(exc: BaseException) -> bool:
     """Whether the session that raised this will answer no more."""
     if type(exc).__name__ in _TRANSIENT:
         return True
-    texts = (str(exc), str(field(getattr(exc, "error", None), "message") or ""))
+    try:
+        texts = (str(exc), str(field(getattr(exc, "error", None), "message")))
+    except Exception:  # An exception that cannot say what it is.
+        return False
     return any(mark in text.lower() for mark in _ENDED for text in texts)
 
 

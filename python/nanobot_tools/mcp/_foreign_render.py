@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from .. import _native
 from ..base import ToolResult
 from ._foreign import field
 
-__all__ = ["call_result", "prompt_result", "resource_result"]
+__all__ = ["Origin", "call_result", "prompt_result", "resource_result"]
 
 #: Fields of content blocks and resources in the protocol's spelling, and how objects may spell them.
 _FIELDS = {
@@ -33,34 +33,45 @@ _FIELDS = {
 }
 
 
-def call_result(result: Any) -> str:
+class Origin(NamedTuple):
+    """Where a result comes from."""
+
+    server: str
+    #: What the model calls the tool, the resource or the prompt.
+    name: str
+    #: The arguments of the call; ``prompt`` and ``model`` are recorded with an image.
+    arguments: Mapping[str, Any]
+
+
+def call_result(result: Any, origin: Origin) -> str:
     """The result of ``tools/call`` as the model is shown it; a ``ToolResult`` if it is an error."""
-    if not isinstance(result, Mapping):
-        structured = field(result, "structuredContent", "structured_content")
-        content = result.content
-        made: dict[str, Any] = {"isError": bool(field(result, "isError", "is_error"))}
-        if content is not None or structured is None:
-            made["content"] = _blocks(content)
-        if structured is not None:
-            made["structuredContent"] = structured
-        result = made
-    return _render("tool", result)
+    a_dict = isinstance(result, Mapping)
+    content = result.get("content") if a_dict else result.content
+    structured = field(result, "structuredContent", "structured_content")
+    made = dict(result) if a_dict else {}
+    made["isError"] = bool(field(result, "isError", "is_error"))
+    # The protocol lets a server leave the content out; an object without any is no result.
+    if content is not None or not (a_dict or structured is not None):
+        made["content"] = _blocks(content)
+    if structured is not None:
+        made["structuredContent"] = structured
+    return _render("tool", made)
 
 
-def resource_result(result: Any) -> str:
+def resource_result(result: Any, origin: Origin) -> str:
     """The result of ``resources/read`` as the model is shown it."""
     contents = result["contents"] if isinstance(result, Mapping) else result.contents
-    return _render("resource", {"contents": [_resource(item) for item in contents]})
+    return _render("resource", {"contents": [_resource(item) for item in contents]}, origin)
 
 
-def prompt_result(result: Any) -> str:
+def prompt_result(result: Any, origin: Origin) -> str:
     """The result of ``prompts/get`` as the model is shown it."""
     messages = result["messages"] if isinstance(result, Mapping) else result.messages
-    return _render("prompt", {"messages": [_message(item) for item in messages]})
+    return _render("prompt", {"messages": [_message(item) for item in messages]}, origin)
 
 
-def _render(kind: str, result: Mapping[str, Any]) -> str:
-    text, is_error = _native.render_mcp_result(kind, dict(result))
+def _render(kind: str, result: dict[str, Any]) -> str:
+    text, is_error = _native.render_mcp_result(kind, result)
     return ToolResult.error(text) if is_error else text
 
 
@@ -83,7 +94,10 @@ def _block(block: Any) -> Any:
     if getattr(block, "type", None) == "text" and isinstance(text := block.text, str):
         return _text(text)
     made = _fields(block)
-    if made is None:
+    inner = _fields(made.get("resource", getattr(block, "resource", None)))
+    if inner:
+        made["resource"] = inner
+    if not made and not isinstance(block, Mapping):
         return _text(str(block))
     if not isinstance(made.get("type"), str) and (kind := _kind(made)):
         made["type"] = kind
@@ -106,34 +120,30 @@ def _kind(block: Mapping[str, Any]) -> str | None:
     return "resource_link" if "uri" in block else None
 
 
-def _resource(resource: Any) -> Any:
-    made = {"text": resource} if isinstance(resource, str) else _fields(resource)
-    return {"text": str(resource)} if made is None else made
+def _resource(resource: Any) -> dict[str, Any]:
+    made = {} if isinstance(resource, str) else _fields(resource)
+    return made or {"text": str(resource)}
 
 
-def _fields(value: Any) -> dict[str, Any] | None:
-    """The fields of a block or a resource, or ``None`` for what has none of them."""
+def _fields(value: Any) -> dict[str, Any]:
+    """The fields of a block or a resource that the protocol knows; of a dict or a model all of them."""
     if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
+        made = {str(key): _plain(item) for key, item in value.items()}
+        if "mime_type" in made:
+            made.setdefault("mimeType", made.pop("mime_type"))
+        return made
     dump = getattr(value, "model_dump", None)
     if callable(dump):
-        dumped = dump(mode="json", by_alias=True, exclude_none=True)
-        if isinstance(dumped, dict):
-            return dumped
-    made = {}
-    for key, names in _FIELDS.items():
-        found = _plain(field(value, *names))
-        if isinstance(found, str):
-            made[key] = found
-        elif found is not None and key == "uri":
-            made[key] = str(found)
-    if (resource := field(value, "resource")) is not None and (inner := _fields(resource)) is not None:
-        made["resource"] = inner  # type: ignore[assignment]
-    return made or None
+        made = dump(mode="json", by_alias=True, exclude_none=True)
+        if isinstance(made, dict):
+            return made
+    found = {key: _plain(field(value, *names)) for key, names in _FIELDS.items()}
+    return {key: item for key, item in found.items() if isinstance(item, str)}
 
 
 def _plain(value: Any) -> Any:
-    """Data as the protocol carries it: base64."""
+    """A value as the protocol carries it: data in base64, addresses as text."""
     if isinstance(value, (bytes, bytearray, memoryview)):
         return base64.b64encode(value).decode("ascii")
-    return value
+    # pydantic's addresses are no strings.
+    return str(value) if type(value).__name__.endswith("Url") else value

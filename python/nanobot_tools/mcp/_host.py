@@ -47,9 +47,16 @@ class Host:
         """Say whose host this is, as soon as there is a connection."""
         self._connection = weakref.ref(connection)
 
-    def serve(self, method: str, params: dict[str, Any], answer: Answer) -> asyncio.Task[None]:
-        """Answer a request of the server; the task may be cancelled."""
-        return self._spawn(self._serve(method, params, answer), f"mcp:{self._server}:{method}")
+    def serve(self, method: str, params: dict[str, Any], answer: Answer) -> Callable[[], None]:
+        """Answer a request of the server; what is returned is called when nobody wants that any more."""
+        task = self._spawn(self._serve(method, params, answer), f"mcp:{self._server}:{method}")
+
+        def withdraw() -> None:
+            # After closing, what runs is the callback that closed the connection: it may end in its own way.
+            if not self._closed:
+                task.cancel()
+
+        return withdraw
 
     def resource_updated(self, uri: str) -> None:
         """A resource that was subscribed to has changed."""

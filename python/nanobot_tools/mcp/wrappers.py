@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from .. import _native
 from .._native import CompiledSchema, NativeTool
@@ -22,6 +22,12 @@ __all__ = ["MCPPromptWrapper", "MCPResourceWrapper", "MCPToolWrapper"]
 
 _log = logging.getLogger("nanobot_tools.mcp")
 
+# Any object with what is used of the SDK's classes will do; the names say what is meant.
+ClientSession: TypeAlias = Any
+MCPToolDefinition: TypeAlias = Any
+Resource: TypeAlias = Any
+Prompt: TypeAlias = Any
+
 _Reconnect = Callable[[str, str, Tool], Awaitable[Tool | None]]
 _WrapperT = TypeVar("_WrapperT", bound="_MCPWrapperBase")
 
@@ -32,7 +38,7 @@ class _MCPWrapperBase(Tool):
     _plugin_discoverable = False
     _kind: str
     _asks_for: str
-    _session: Any
+    _session: ClientSession
     _server_name: str
     _name: str
     _description: str
@@ -44,7 +50,7 @@ class _MCPWrapperBase(Tool):
 
     def _describe(
         self,
-        session: Any,
+        session: ClientSession,
         server_name: str,
         name: str,
         description: str,
@@ -59,7 +65,7 @@ class _MCPWrapperBase(Tool):
 
     @classmethod
     def _of_native(
-        cls: type[_WrapperT], session: Any, native: NativeTool, server_name: str, **attributes: Any
+        cls: type[_WrapperT], session: ClientSession, native: NativeTool, server_name: str, **attributes: Any
     ) -> _WrapperT:
         """A wrapper around a native tool of a connection; ``attributes`` are the class's own."""
         wrapper = cls.__new__(cls)
@@ -68,7 +74,7 @@ class _MCPWrapperBase(Tool):
             setattr(wrapper, name, value)
         return wrapper
 
-    def _adopt(self, session: Any, native: NativeTool, server_name: str) -> None:
+    def _adopt(self, session: ClientSession, native: NativeTool, server_name: str) -> None:
         self._session = session
         self._server_name = server_name
         self._name = native.name
@@ -123,7 +129,11 @@ class _MCPWrapperBase(Tool):
         return _compiled(schema), schema
 
     async def _ask(
-        self, timeout: float | None, request: Callable[[Any], Any], render: Callable[[Any], str]
+        self,
+        timeout: float | None,
+        arguments: Mapping[str, Any],
+        request: Callable[[Any], Any],
+        render: Callable[[Any, _foreign_render.Origin], str],
     ) -> str:
         reconnect = None if self._reconnect is None else self._take_over
         try:
@@ -133,7 +143,7 @@ class _MCPWrapperBase(Tool):
         except Failed as failed:
             return failed.result
         try:
-            return render(reply)
+            return render(reply, _foreign_render.Origin(self._server_name, self._name, arguments))
         except Exception as exc:
             kind = type(exc).__name__
             _log.warning("MCP %s %r returned malformed content: %s", self._kind, self._name, kind)
@@ -178,7 +188,9 @@ class MCPToolWrapper(_MCPWrapperBase):
     _kind = "tool"
     _asks_for = "tool call"
 
-    def __init__(self, session: Any, server_name: str, tool_def: Any, tool_timeout: float = 30) -> None:
+    def __init__(
+        self, session: ClientSession, server_name: str, tool_def: MCPToolDefinition, tool_timeout: float = 30
+    ) -> None:
         name = str(_required(tool_def, "name"))
         self._original_name = name
         self._tool_timeout = tool_timeout
@@ -211,6 +223,7 @@ class MCPToolWrapper(_MCPWrapperBase):
             return await _native.call_native(self._native_tool, kwargs)
         return await self._ask(
             self._tool_timeout,
+            kwargs,
             lambda session: session.call_tool(self._original_name, arguments=kwargs),
             _foreign_render.call_result,
         )
@@ -234,7 +247,7 @@ class MCPResourceWrapper(_MCPWrapperBase):
     _asks_for = "resource read"
 
     def __init__(
-        self, session: Any, server_name: str, resource_def: Any, resource_timeout: float = 30
+        self, session: ClientSession, server_name: str, resource_def: Resource, resource_timeout: float = 30
     ) -> None:
         name = str(_required(resource_def, "name"))
         self._uri = _required(resource_def, "uri")
@@ -257,6 +270,7 @@ class MCPResourceWrapper(_MCPWrapperBase):
             return await _native.call_native(self._native_tool, kwargs)
         return await self._ask(
             self._resource_timeout,
+            kwargs,
             lambda session: session.read_resource(self._uri),
             _foreign_render.resource_result,
         )
@@ -278,7 +292,9 @@ class MCPPromptWrapper(_MCPWrapperBase):
     _kind = "prompt"
     _asks_for = "prompt call"
 
-    def __init__(self, session: Any, server_name: str, prompt_def: Any, prompt_timeout: float = 30) -> None:
+    def __init__(
+        self, session: ClientSession, server_name: str, prompt_def: Prompt, prompt_timeout: float = 30
+    ) -> None:
         name = str(_required(prompt_def, "name"))
         self._prompt_name = name
         self._prompt_timeout = prompt_timeout
@@ -310,6 +326,7 @@ class MCPPromptWrapper(_MCPWrapperBase):
             return await _native.call_native(self._native_tool, kwargs)
         return await self._ask(
             self._prompt_timeout,
+            kwargs,
             lambda session: session.get_prompt(self._prompt_name, arguments=kwargs),
             _foreign_render.prompt_result,
         )
@@ -321,7 +338,7 @@ def _required(definition: Any, name: str) -> Any:
     return definition[name] if isinstance(definition, Mapping) else getattr(definition, name)
 
 
-def _native_tool_of(session: Any, server_name: str, name: str, timeout: float) -> NativeTool | None:
+def _native_tool_of(session: ClientSession, server_name: str, name: str, timeout: float) -> NativeTool | None:
     """The session's own native tool, if what it was configured with is what is asked for here."""
     # Asked of the class: a mock has any attribute that it is asked for.
     find = getattr(type(session), "_find_native", None)

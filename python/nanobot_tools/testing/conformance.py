@@ -20,7 +20,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from nanobot_tools import NanobotToolsError, ToolRegistry
-from nanobot_tools.mcp import MCPCallbacks, MCPConnection, connect_mcp_server
+from nanobot_tools.mcp import MCPCallbacks, MCPConnection, MCPToolWrapper, connect_mcp_server
 
 __all__ = ["main", "run"]
 
@@ -63,7 +63,7 @@ async def run(url: str, scenario: str = "", context: Mapping[str, Any] | None = 
 
 async def call_every_tool(connection: MCPConnection, context: Mapping[str, Any]) -> None:
     """Call the tools that the context names, or each one with examples; only those offered to a model."""
-    offered = {wrapper._original_name for wrapper in connection.tools}
+    offered = {tool._original_name for tool in connection.tools if isinstance(tool, MCPToolWrapper)}
     calls = context.get("toolCalls") or [
         {"name": tool["name"], "arguments": _arguments(tool.get("inputSchema", {}))}
         for tool in await connection.list_tools()
@@ -71,6 +71,11 @@ async def call_every_tool(connection: MCPConnection, context: Mapping[str, Any])
     for call in calls:
         if call["name"] in offered:
             await connection.call_tool(call["name"], call["arguments"])
+
+
+async def list_tools(connection: MCPConnection, context: Mapping[str, Any]) -> None:
+    """List the tools and call none."""
+    await connection.list_tools()
 
 
 async def use_everything(connection: MCPConnection, context: Mapping[str, Any]) -> None:
@@ -182,6 +187,7 @@ def _sample(server: str, params: dict[str, Any]) -> dict[str, Any]:
 _SCENARIOS: dict[str, Scenario] = {
     "http-standard-headers": use_everything,
     "sep-2322-client-request-state": call_at_once,
+    "json-schema-ref-no-deref": list_tools,
     "json-schema-2020-12-preservation": echo_schema,
     "sep-2640-client-no-prefetch": list_skills,
     "sep-2640-client-verify-digest": load_skills,

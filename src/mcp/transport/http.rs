@@ -1,24 +1,34 @@
 //! What both HTTP transports have in common: messages as bodies, responses as replies or failures.
 
-use std::{borrow::Cow, time::Duration};
+use std::{
+    borrow::Cow,
+    collections::HashMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use bytes::Bytes;
 use http::{
     HeaderMap, HeaderName, HeaderValue,
     header::{CONTENT_ENCODING, WWW_AUTHENTICATE},
 };
+use parking_lot::Mutex;
 use reqwest::Url;
 use serde::{
     Deserializer as _,
-    de::{self, IgnoredAny, MapAccess, SeqAccess, Visitor},
+    de::{self, IgnoredAny, MapAccess, Visitor},
 };
 use serde_json::value::RawValue;
+use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::Failure;
-use crate::mcp::wire;
+use super::{Failure, Receiver};
 use crate::{
     Error,
+    mcp::wire,
     net::{NetError, Response, excerpt, redacted},
 };
 
@@ -55,11 +65,12 @@ pub(super) fn body(line: &[u8]) -> Bytes {
 /// What the protocol's era wants in headers. What HTTP cannot carry is left to the server to miss.
 pub(super) fn add_headers(headers: &mut HeaderMap, extra: &[(String, String)]) {
     for (name, value) in extra {
-        match (HeaderName::from_bytes(name.as_bytes()), HeaderValue::from_bytes(value.as_bytes())) {
-            (Ok(name), Ok(value)) => {
-                headers.insert(name, value);
-            }
-            _ => tracing::debug!(header = name, "a header cannot be sent"),
+        let (known, sent) =
+            (HeaderName::from_bytes(name.as_bytes()), HeaderValue::from_bytes(value.as_bytes()));
+        if let (Ok(known), Ok(sent)) = (known, sent) {
+            headers.insert(known, sent);
+        } else {
+            tracing::debug!(header = name, "a header cannot be sent");
         }
     }
 }
@@ -81,6 +92,105 @@ impl Gate {
         if let Some(token) = self.0 {
             // A server that is slow to take it may be quicker with the rest.
             let _ = tokio::time::timeout(GATE, token.cancelled()).await;
+        }
+    }
+}
+
+/// A request that is under way. Whichever way its task ends, its call does not wait on.
+pub(super) struct Exchange {
+    pub(super) id: i64,
+    receiver: Arc<dyn Receiver>,
+    settled: AtomicBool,
+}
+
+impl Exchange {
+    pub(super) fn new(id: i64, receiver: &Arc<dyn Receiver>) -> Self {
+        Self { id, receiver: Arc::clone(receiver), settled: AtomicBool::new(false) }
+    }
+
+    /// The request has its outcome, or gets it elsewhere.
+    pub(super) fn leave(&self) {
+        self.settled.store(true, Ordering::Relaxed);
+    }
+
+    /// No reply comes, unless it has come.
+    pub(super) fn fail(&self, failure: Failure) {
+        if !self.settled.swap(true, Ordering::Relaxed) {
+            self.receiver.fail(self.id, failure);
+        }
+    }
+
+    /// Give on what came on the response. Whether it was the reply: from then on the number is the receiver's, who
+    /// may be asking the user something under it.
+    pub(super) fn deliver(&self, text: &str) -> bool {
+        let reply = answers(text, self.id);
+        if reply {
+            self.leave();
+        }
+        self.receiver.deliver(text, Some(self.id));
+        reply
+    }
+
+    /// The reply, as it must have been, was longer than what is read.
+    pub(super) fn too_long(&self) {
+        self.fail(Failure::Unreadable(format!("it has more than the {MAX_EVENT} bytes that are accepted")));
+    }
+}
+
+impl Drop for Exchange {
+    fn drop(&mut self) {
+        self.fail(Failure::Lost("the connection was closed".to_owned()));
+    }
+}
+
+/// The tasks of requests that are under way.
+#[derive(Default)]
+pub(super) struct Exchanges(Mutex<Tasks>);
+
+#[derive(Default)]
+struct Tasks {
+    /// Without a handle as long as the task is being started.
+    by_id: HashMap<i64, Option<AbortHandle>>,
+    closed: bool,
+}
+
+impl Exchanges {
+    /// Run a request's task, which must say [`ended`](Self::ended).
+    pub(super) fn spawn(&self, id: i64, exchange: impl Future<Output = ()> + Send + 'static) {
+        let closed = {
+            let mut tasks = self.0.lock();
+            tasks.by_id.insert(id, None);
+            tasks.closed
+        };
+        let task = crate::spawn(exchange);
+        match self.0.lock().by_id.get_mut(&id) {
+            Some(slot) if !closed => *slot = Some(task.abort_handle()),
+            // It has ended already, or nobody waits any more.
+            _ => task.abort(),
+        }
+    }
+
+    pub(super) fn ended(&self, id: i64) {
+        self.0.lock().by_id.remove(&id);
+    }
+
+    /// Nobody waits for the request any more.
+    pub(super) fn forget(&self, id: i64) {
+        let task = self.0.lock().by_id.remove(&id);
+        if let Some(Some(task)) = task {
+            task.abort();
+        }
+    }
+
+    /// End all of them, and those to come.
+    pub(super) fn close(&self) {
+        let tasks = {
+            let mut tasks = self.0.lock();
+            tasks.closed = true;
+            std::mem::take(&mut tasks.by_id)
+        };
+        for task in tasks.into_values().flatten() {
+            task.abort();
         }
     }
 }
@@ -217,23 +327,68 @@ pub(super) async fn answer(response: &mut Response) -> Answer {
     Answer::Failure(Failure::Unreadable(text))
 }
 
+/// Whether an event holds a message: by its type, or, where servers invent types, by what it looks like.
+pub(super) fn carries_message(kind: &str, data: &str) -> bool {
+    let data = data.trim_start();
+    !data.is_empty() && (kind.is_empty() || kind == "message" || data.starts_with(['{', '[']))
+}
+
 /// Whether a text is JSON to its end.
 pub(super) fn is_whole(text: &str) -> bool {
     serde_json::from_str::<IgnoredAny>(text).is_ok()
 }
 
-/// Whether a message is a reply, or a batch with one. Reads no further than it must: replies can be large, and say
-/// what they are at their beginning.
+/// Whether a message is a reply, or a batch with one.
 pub(super) fn is_reply(text: &str) -> bool {
-    let mut found = false;
-    // The probe ends reading with an error once it knows.
-    let _ = serde_json::Deserializer::from_str(text).deserialize_any(Probe(&mut found));
-    found
+    any(text, |about| about.reply.is_some())
 }
 
-struct Probe<'f>(&'f mut bool);
+/// Whether a message settles the request `id` that it came on the response to: as its reply, or as one that has lost
+/// its id.
+fn answers(text: &str, id: i64) -> bool {
+    any(text, |about| match (about.reply, about.id.as_deref().unwrap_or("null")) {
+        (None, _) => false,
+        (Some(_), "null") => about.id.is_some() || about.whole,
+        (Some(kind), raw) => wire::sent_id(raw).map_or(kind == Reply::Error, |sent| sent == id),
+    })
+}
 
-impl<'de> Visitor<'de> for Probe<'_> {
+fn any(text: &str, mut wanted: impl FnMut(&About) -> bool) -> bool {
+    if !text.trim_start().starts_with('[') {
+        return wanted(&About::read(text));
+    }
+    let batch: Vec<&RawValue> = serde_json::from_str(text).unwrap_or_default();
+    batch.iter().any(|message| message.get().starts_with('{') && wanted(&About::read(message.get())))
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reply {
+    Result,
+    Error,
+}
+
+/// What a message is.
+#[derive(Debug, Default)]
+struct About {
+    reply: Option<Reply>,
+    id: Option<String>,
+    /// It was read to its end, or so far that no id is expected from the rest.
+    whole: bool,
+    large: bool,
+}
+
+impl About {
+    /// Reads no further than it must: replies can be large, and most say what they are at their beginning.
+    fn read(text: &str) -> Self {
+        let mut about = Self { large: text.len() > 64 << 10, ..Self::default() };
+        // The visitor ends reading with an error once it knows.
+        let read = serde_json::Deserializer::from_str(text).deserialize_any(&mut about);
+        about.whole |= read.is_ok();
+        about
+    }
+}
+
+impl<'de> Visitor<'de> for &mut About {
     type Value = ();
 
     fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -243,21 +398,26 @@ impl<'de> Visitor<'de> for Probe<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         while let Some(key) = map.next_key::<Cow<'de, str>>()? {
             match key.as_ref() {
-                "result" | "error" => {
-                    *self.0 = true;
-                    return Err(de::Error::custom("a reply"));
+                "id" => self.id = Some(map.next_value::<&'de RawValue>()?.get().to_owned()),
+                "method" => {
+                    self.reply = None;
+                    return Err(de::Error::custom("no reply"));
                 }
-                "method" => return Err(de::Error::custom("no reply")),
-                _ => map.next_value::<IgnoredAny>()?,
-            };
-        }
-        Ok(())
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut batch: A) -> Result<(), A::Error> {
-        while let Some(message) = batch.next_element::<&'de RawValue>()? {
-            if message.get().starts_with('{') && is_reply(message.get()) {
-                *self.0 = true;
+                key @ ("result" | "error") => {
+                    self.reply = Some(if key == "error" { Reply::Error } else { Reply::Result });
+                    if self.large {
+                        // That its id comes later, and is right, is taken on trust.
+                        self.whole = true;
+                        return Err(de::Error::custom("known"));
+                    }
+                    map.next_value::<IgnoredAny>()?;
+                }
+                _ => {
+                    map.next_value::<IgnoredAny>()?;
+                }
+            }
+            if self.reply.is_some() && self.id.is_some() {
+                return Err(de::Error::custom("known"));
             }
         }
         Ok(())
@@ -269,20 +429,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reply_is_known_by_its_first_keys() {
-        for (text, reply) in [
-            (r#"{"jsonrpc":"2.0","id":1,"result":{"method":"x"}}"#, true),
-            (r#"{"error":"plain"}"#, true),
-            (r#"{"result": cut off"#, true),
-            (r#"{"params":{"result":1},"method":"notifications/x"}"#, false),
-            (r#"{"method":"x","result":1}"#, false),
-            (r#"[{"method":"x"},{"id":1,"result":{}}]"#, true),
-            (r#"[{"method":"x"},[{"result":1}]]"#, false),
-            ("{}", false),
-            ("3", false),
-            ("", false),
+    fn a_reply_is_known_by_its_keys_and_its_id() {
+        let large = format!("{{\"result\":\"{}\",\"id\":7}}", "x".repeat(1 << 20));
+        for (text, reply, answer) in [
+            (r#"{"jsonrpc":"2.0","id":7,"result":{"method":"x"}}"#, true, true),
+            (r#"{"result":{},"jsonrpc":"2.0","id":"7"}"#, true, true),
+            (r#"{"result":{},"jsonrpc":"2.0","id":8}"#, true, false),
+            (r#"{"id":"server-error","error":{}}"#, true, true),
+            (r#"{"id":"server-error","result":{}}"#, true, false),
+            (r#"{"id":null,"error":{}}"#, true, true),
+            (r#"{"error":"plain"}"#, true, true),
+            (r#"{"id":7,"result": cut off"#, true, true),
+            (r#"{"result": cut off"#, true, false),
+            (&large, true, true),
+            (r#"{"params":{"result":1},"method":"notifications/x"}"#, false, false),
+            (r#"{"id":7,"method":"x"}"#, false, false),
+            (r#"[{"method":"x"},{"id":7,"result":{}}]"#, true, true),
+            (r#"[{"method":"x"},{"id":8,"result":{}}]"#, true, false),
+            (r#"[{"method":"x"},[{"result":1}]]"#, false, false),
+            ("{}", false, false),
+            ("3", false, false),
+            ("", false, false),
         ] {
             assert_eq!(is_reply(text), reply, "{text}");
+            assert_eq!(answers(text, 7), answer, "{text}");
         }
     }
 

@@ -16,7 +16,6 @@ mod stream;
 mod tests;
 
 use std::{
-    collections::HashMap,
     fmt,
     sync::{
         Arc,
@@ -35,12 +34,11 @@ use reqwest::Url;
 use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
 
-use self::exchange::Exchange;
 #[cfg(doc)]
 use super::Failure;
 use super::{
     Carrier, Kind, Position, Receiver, Refused,
-    http::{self as common, Gate},
+    http::{self as common, Exchange, Exchanges, Gate},
 };
 use crate::net::{HttpClient, NetError, Request, Response};
 
@@ -69,7 +67,6 @@ pub(in crate::mcp) fn open(
         version: None,
         initialize: None,
         gate: Gate::default(),
-        exchanges: HashMap::new(),
         listen: false,
         initialized: false,
         listener: None,
@@ -82,6 +79,7 @@ pub(in crate::mcp) fn open(
         client,
         receiver,
         state: Mutex::new(state),
+        exchanges: Exchanges::default(),
         answered: AtomicU64::new(0),
         stop: CancellationToken::new(),
     });
@@ -105,6 +103,7 @@ struct Shared {
     receiver: Arc<dyn Receiver>,
     /// Held for moments only, never while anything waits.
     state: Mutex<State>,
+    exchanges: Exchanges,
     /// Responses to messages so far: while they come, the server is there.
     answered: AtomicU64,
     stop: CancellationToken,
@@ -118,8 +117,6 @@ struct State {
     version: Option<HeaderValue>,
     initialize: Option<Bytes>,
     gate: Gate,
-    /// Without a handle as long as the task is being started.
-    exchanges: HashMap<i64, Option<AbortHandle>>,
     /// Whether the server's own messages are wanted, and whether the handshake is over on the wire as well.
     listen: bool,
     initialized: bool,
@@ -166,15 +163,9 @@ impl Carrier for StreamableHttp {
                     state.initialize = Some(message.body.clone());
                     (state.session, state.version) = (None, None);
                 }
-                state.exchanges.insert(id, None);
                 drop(state);
                 let exchange = Exchange::new(id, &shared.receiver);
-                let task = crate::spawn(Arc::clone(shared).exchange(exchange, message, first, gate));
-                match shared.state.lock().exchanges.get_mut(&id) {
-                    Some(slot) => *slot = Some(task.abort_handle()),
-                    // It has ended already, or nobody waits any more.
-                    None => task.abort(),
-                }
+                shared.exchanges.spawn(id, Arc::clone(shared).exchange(exchange, message, first, gate));
             }
             Kind::Notification { method, headers } => {
                 common::add_headers(&mut message.headers, &headers);
@@ -198,10 +189,7 @@ impl Carrier for StreamableHttp {
     }
 
     fn forget(&self, id: i64) {
-        let task = self.0.state.lock().exchanges.remove(&id);
-        if let Some(Some(task)) = task {
-            task.abort();
-        }
+        self.0.exchanges.forget(id);
     }
 
     fn agreed(&self, version: &str, listen: bool) {
@@ -227,26 +215,10 @@ impl Drop for StreamableHttp {
     }
 }
 
-impl Shared {
-    /// End all tasks. What is left to send, if there is a session.
-    fn shut_down(&self) -> Option<Request> {
-        let mut state = self.state.lock();
-        if std::mem::replace(&mut state.closed, true) {
-            return None;
-        }
-        let exchanges = std::mem::take(&mut state.exchanges);
-        let farewell = state.session.is_some().then(|| self.request(&state, Method::DELETE, None).0);
-        drop(state);
-        self.stop.cancel();
-        for task in exchanges.into_values().flatten() {
-            task.abort();
-        }
-        farewell
-    }
-
+impl State {
     /// A request as things stand, and how they stand.
-    fn request(&self, state: &State, method: Method, message: Option<&Message>) -> (Request, Sent) {
-        let Target { url, own_origin } = state.target.clone();
+    fn request(&self, method: Method, message: Option<&Message>) -> (Request, Sent) {
+        let Target { url, own_origin } = self.target.clone();
         let mut headers = HeaderMap::with_capacity(16);
         if message.is_some() {
             headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -254,21 +226,36 @@ impl Shared {
         } else if method == Method::GET {
             headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
         }
-        headers.extend(state.session.clone().map(|session| (SESSION, session)));
-        headers.extend(state.version.clone().map(|version| (VERSION, version)));
+        headers.extend(self.session.clone().map(|session| (SESSION, session)));
+        headers.extend(self.version.clone().map(|version| (VERSION, version)));
         if let Some(message) = message {
             for (name, value) in &message.headers {
                 headers.insert(name, value.clone());
             }
         }
         let body = message.map(|message| message.body.clone());
-        let sent = Sent { session: state.session.is_some(), generation: state.generation };
+        let sent = Sent { session: self.session.is_some(), generation: self.generation };
         (Request { method, url, headers, own_origin, body }, sent)
+    }
+}
+
+impl Shared {
+    /// End all tasks. What is left to send, if there is a session.
+    fn shut_down(&self) -> Option<Request> {
+        let mut state = self.state.lock();
+        if std::mem::replace(&mut state.closed, true) {
+            return None;
+        }
+        let farewell = state.session.is_some().then(|| state.request(Method::DELETE, None).0);
+        drop(state);
+        self.stop.cancel();
+        self.exchanges.close();
+        farewell
     }
 
     /// Send a message as things stand.
     async fn post(&self, message: &Message) -> (Result<Response, NetError>, Sent) {
-        let (request, sent) = self.request(&self.state.lock(), Method::POST, Some(message));
+        let (request, sent) = self.state.lock().request(Method::POST, Some(message));
         let response = self.client.send(request).await;
         if response.is_ok() {
             self.answered.fetch_add(1, Ordering::Relaxed);
@@ -278,7 +265,7 @@ impl Shared {
 
     /// Open a stream of events, after the last event that came on the one before.
     async fn get(&self, last_id: Option<&str>) -> (Result<Response, NetError>, Sent) {
-        let (mut request, sent) = self.request(&self.state.lock(), Method::GET, None);
+        let (mut request, sent) = self.state.lock().request(Method::GET, None);
         headers_with_id(&mut request.headers, last_id);
         (self.client.send(request).await, sent)
     }

@@ -45,10 +45,8 @@ impl Recorder {
                 news.await;
             }
         };
-        match tokio::time::timeout(Duration::from_secs(20), wait).await {
-            Ok(found) => found,
-            Err(_) => panic!("nothing of the kind among {:?}", self.reports.lock()),
-        }
+        let found = tokio::time::timeout(Duration::from_secs(20), wait).await;
+        found.unwrap_or_else(|_| panic!("nothing of the kind among {:?}", self.reports.lock()))
     }
 
     /// The first thing that settles a request: its result or error, or its failure.

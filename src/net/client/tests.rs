@@ -267,7 +267,7 @@ async fn a_body_that_breaks_off_or_never_ends_is_an_error() {
         match seen.target.as_str() {
             "/cut" => wire.raw("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{\"half\"").await,
             "/told" => wire.raw("HTTP/1.1 200 OK\r\nContent-Length: 9999999999\r\n\r\n").await,
-            _ => wire.raw([b"HTTP/1.1 200 OK\r\n\r\n".as_slice(), &[b'x'; 2 << 20]].concat()).await,
+            _ => wire.raw([b"HTTP/1.1 200 OK\r\n\r\n".as_slice(), &vec![b'x'; 2 << 20]].concat()).await,
         }
         None
     })

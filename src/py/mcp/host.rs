@@ -109,7 +109,7 @@ struct Question {
 enum Stage {
     /// Waits in the queue.
     Asked,
-    /// A task of the loop works on it.
+    /// A task of the loop works on it, which this function ends.
     Running(Py<PyAny>),
     /// Answered or withdrawn.
     Over,
@@ -138,15 +138,15 @@ impl Question {
         let asked = Bound::new(py, Answer(Mutex::new(Some(send))))
             .and_then(|answer| host.call_method1(py, intern!(py, "serve"), (method, params, answer)));
         match asked {
-            Ok(task) => {
+            Ok(withdraw) => {
                 let mut stage = self.stage.lock();
                 if matches!(*stage, Stage::Asked) {
-                    *stage = Stage::Running(task);
+                    *stage = Stage::Running(withdraw);
                     return;
                 }
                 // Withdrawn meanwhile.
                 drop(stage);
-                cancel(py, &task);
+                call(py, &withdraw);
             }
             // The answer is dropped with the error, which tells the waiter.
             Err(error) => PyErr::write_unraisable(error, py, Some(host.bind(py))),
@@ -154,9 +154,9 @@ impl Question {
     }
 }
 
-fn cancel(py: Python<'_>, task: &Py<PyAny>) {
-    if let Err(error) = task.call_method0(py, intern!(py, "cancel")) {
-        PyErr::write_unraisable(error, py, Some(task.bind(py)));
+fn call(py: Python<'_>, withdraw: &Py<PyAny>) {
+    if let Err(error) = withdraw.call0(py) {
+        PyErr::write_unraisable(error, py, Some(withdraw.bind(py)));
     }
 }
 
@@ -166,10 +166,10 @@ struct Withdraw(Arc<Question>);
 impl Drop for Withdraw {
     fn drop(&mut self) {
         let stage = std::mem::replace(&mut *self.0.stage.lock(), Stage::Over);
-        if let Stage::Running(task) = stage
+        if let Stage::Running(withdraw) = stage
             && let Some(queue) = self.0.queue.upgrade()
         {
-            queue.push(Item::Call(Box::new(move |py| cancel(py, &task))));
+            queue.push(Item::Call(Box::new(move |py| call(py, &withdraw))));
         }
     }
 }

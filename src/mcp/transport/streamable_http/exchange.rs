@@ -4,69 +4,28 @@ use std::sync::Arc;
 
 use super::{
     super::{
-        Failure, Receiver,
-        http::{self as common, Answer, Gate, Refusal},
+        Failure,
+        http::{self as common, Answer, Exchange, Gate, Refusal},
     },
     Message, Sent, Shared,
 };
 use crate::{mcp::wire, net::Response};
 
-/// A request that is under way. Whichever way its task ends, its call does not wait on.
-pub(super) struct Exchange {
-    id: i64,
-    receiver: Arc<dyn Receiver>,
-    settled: bool,
-}
-
-impl Exchange {
-    pub(super) fn new(id: i64, receiver: &Arc<dyn Receiver>) -> Self {
-        Self { id, receiver: Arc::clone(receiver), settled: false }
-    }
-
-    pub(super) fn fail(&mut self, failure: Failure) {
-        self.settled = true;
-        self.receiver.fail(self.id, failure);
-    }
-
-    pub(super) fn deliver(&self, text: &str) {
-        self.receiver.deliver(text, Some(self.id));
-    }
-
-    /// The reply, as it must have been, was longer than what is read.
-    pub(super) fn too_long(&self) {
-        let text = format!("the reply has more than {} bytes", common::MAX_EVENT);
-        self.receiver.fail(self.id, Failure::Unreadable(text));
-    }
-
-    /// All that the server had to say was delivered. If the reply was not among it, the call ends all the same.
-    pub(super) fn over(&mut self) {
-        self.fail(Failure::Unreadable("the response held no reply to the request".to_owned()));
-    }
-}
-
-impl Drop for Exchange {
-    fn drop(&mut self) {
-        if !self.settled {
-            self.fail(Failure::Lost("the connection was closed".to_owned()));
-        }
-    }
-}
-
 impl Shared {
     /// Carry a request to its reply or its failure.
     pub(super) async fn exchange(
         self: Arc<Self>,
-        mut exchange: Exchange,
+        exchange: Exchange,
         message: Message,
         first: bool,
         gate: Gate,
     ) {
         gate.pass().await;
-        let mut unknown = self.attempt(&mut exchange, &message, first).await;
+        let mut unknown = self.attempt(&exchange, &message, first).await;
         if let Some((sent, _)) = unknown {
             // The request was not run, since the session it was for is none. Once more, then, in a new one.
             match Arc::clone(&self).renewed(sent.generation).await {
-                Ok(()) => unknown = self.attempt(&mut exchange, &message, first).await,
+                Ok(()) => unknown = self.attempt(&exchange, &message, first).await,
                 Err(why) => {
                     let text = format!(
                         "the server no longer knows the session, and initialising again failed: {why}"
@@ -79,16 +38,11 @@ impl Shared {
         if let Some((_, refusal)) = unknown {
             exchange.fail(refusal.failure);
         }
-        self.state.lock().exchanges.remove(&exchange.id);
+        self.exchanges.ended(exchange.id);
     }
 
     /// Send the request once. Gives back the refusal if the server does not know the session.
-    async fn attempt(
-        &self,
-        exchange: &mut Exchange,
-        message: &Message,
-        first: bool,
-    ) -> Option<(Sent, Refusal)> {
+    async fn attempt(&self, exchange: &Exchange, message: &Message, first: bool) -> Option<(Sent, Refusal)> {
         let (response, sent) = self.post(message).await;
         let mut response = match response {
             Ok(response) => response,
@@ -117,12 +71,12 @@ impl Shared {
         None
     }
 
-    async fn answered(&self, exchange: &mut Exchange, mut response: Response) {
+    async fn answered(&self, exchange: &Exchange, mut response: Response) {
         match common::answer(&mut response).await {
             Answer::Events => self.follow(exchange, response).await,
             Answer::Text(body) => {
                 exchange.deliver(&wire::text(&body));
-                exchange.over();
+                exchange.fail(Failure::Unreadable("the response holds no reply to the request".to_owned()));
             }
             Answer::Failure(failure) => exchange.fail(failure),
         }

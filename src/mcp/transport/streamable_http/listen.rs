@@ -8,9 +8,9 @@
 use std::sync::{Arc, atomic::Ordering};
 
 use super::{
-    super::http::Refusal,
+    super::http::{Refusal, carries_message},
     Shared, State,
-    stream::{End, Stream, carries_message},
+    stream::{End, Stream},
 };
 use crate::net::{NetErrorKind, sse::Event};
 
@@ -104,11 +104,11 @@ impl Shared {
     fn hear(&self, event: Event) {
         match event {
             Event::Message { kind, data } if carries_message(&kind, &data) => {
-                self.receiver.deliver(&data, None)
+                self.receiver.deliver(&data, None);
             }
             Event::Message { .. } => {}
-            Event::TooLong => {
-                tracing::debug!(server = %self.server, "an event of the server's own is too long")
+            Event::TooLong { .. } => {
+                tracing::debug!(server = %self.server, "an event of the server's own is too long");
             }
         }
     }

@@ -22,10 +22,10 @@ use serde_json::Value;
 use super::{
     super::{
         Failure,
-        http::{self as common, Answer, Refusal},
+        http::{self as common, Answer, Refusal, carries_message},
     },
     Message, Shared, Target,
-    stream::{Stream, carries_message},
+    stream::Stream,
 };
 use crate::{
     mcp::wire,
@@ -85,7 +85,7 @@ impl Shared {
             let message = Message { body: Bytes::from(again.to_string()), headers: HeaderMap::new() };
             state.target = Target { url: self.url.clone(), own_origin: true };
             let (session, version) = (state.session.take(), state.version.take());
-            let (request, _) = self.request(&state, Method::POST, Some(&message));
+            let (request, _) = state.request(Method::POST, Some(&message));
             // Until the new one is known, requests are refused in the old one and wait.
             (state.session, state.version) = (session, version);
             request

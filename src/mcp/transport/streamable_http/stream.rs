@@ -7,10 +7,9 @@ use tokio::time::Instant;
 use super::{
     super::{
         Failure,
-        http::{self as common, MAX_EVENT, Refusal},
+        http::{self as common, Exchange, MAX_EVENT, Refusal, carries_message},
     },
     Shared,
-    exchange::Exchange,
 };
 use crate::net::{
     NetError, Response,
@@ -103,13 +102,12 @@ impl Stream {
 impl Shared {
     /// Read the events of a reply's stream until the reply was among them. A stream that ends before is taken up
     /// where it ended, as long as it brings something, if its events have ids.
-    pub(super) async fn follow(&self, exchange: &mut Exchange, mut response: Response) {
+    pub(super) async fn follow(&self, exchange: &Exchange, mut response: Response) {
         let mut stream = Stream::default();
         let mut attempt = 0;
         loop {
             let end = stream.read(&mut response, |event| deliver(exchange, event)).await;
             if stream.answered {
-                exchange.over();
                 return;
             }
             if stream.progress {
@@ -167,21 +165,11 @@ impl Shared {
 /// Deliver an event of a reply's stream. Whether it was the reply.
 fn deliver(exchange: &Exchange, event: Event) -> bool {
     match event {
-        Event::Message { kind, data } if carries_message(&kind, &data) => {
-            let reply = common::is_reply(&data);
-            exchange.deliver(&data);
-            reply
-        }
+        Event::Message { kind, data } if carries_message(&kind, &data) => exchange.deliver(&data),
         Event::Message { .. } => false,
-        Event::TooLong => {
+        Event::TooLong { .. } => {
             exchange.too_long();
             true
         }
     }
-}
-
-/// Whether an event holds a message: by its type, or, where servers invent types, by what it looks like.
-pub(super) fn carries_message(kind: &str, data: &str) -> bool {
-    let data = data.trim_start();
-    !data.is_empty() && (kind.is_empty() || kind == "message" || data.starts_with(['{', '[']))
 }

@@ -217,6 +217,7 @@ async fn what_is_no_reply_is_an_error_at_once() {
         (204, "", "", ["HTTP 204", "no reply", ""]),
         (200, "application/json", r#"{"jsonrpc":"2.0","method":"notifications/x"}"#, ["no reply", "", ""]),
         (200, "application/json", "{}", ["no reply", "", ""]),
+        (200, "application/json", r#"{"jsonrpc":"2.0","id":99,"result":{}}"#, ["no reply", "", ""]),
     ] {
         let (outcome, _) = call(move |_, wire: Wire| wire.answer(status, kind, "", body)).await;
         let text = unreadable(outcome);
@@ -467,7 +468,7 @@ async fn a_session_that_cannot_be_renewed_fails_the_calls() {
         request(&carrier, 1, "tools/call");
         match recorder.outcome(1).await {
             Err(Failure::NotSent(text)) if broken => {
-                assert!(text.contains("503") && text.contains("maintenance"), "{text}")
+                assert!(text.contains("503") && text.contains("maintenance"), "{text}");
             }
             Err(Failure::Http { status: 404, .. }) if !broken => {}
             other => panic!("{other:?}"),
