@@ -294,5 +294,5 @@ def normalize_schema(schema: Any, profile: str = "openai") -> dict[str, Any]:
     Raises:
         ValueError: There is no such profile.
     """
-    result: dict[str, Any] = _normalize_schema(schema, profile)
+    result: dict[str, Any] = _normalize_schema(schema, str(profile))
     return result

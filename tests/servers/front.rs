@@ -186,7 +186,11 @@ fn cut<'a>(mut bytes: &'a [u8], lengths: &[usize]) -> Vec<&'a [u8]> {
 }
 
 fn http_line(style: Style, line: &[u8], lengths: Vec<usize>) {
-    let message = serde_json::from_slice::<Value>(line).unwrap_or_default();
+    // What is huge is the reply to the current request, and would take long to read.
+    let message = match line.len() {
+        ..1_000_000 => serde_json::from_slice::<Value>(line).unwrap_or_default(),
+        _ => serde_json::json!({"id": null, "result": null}),
+    };
     let inner = message.get("method").is_some();
     match style {
         Style::Json if inner => {}
@@ -205,12 +209,23 @@ fn http_line(style: Style, line: &[u8], lengths: Vec<usize>) {
         Style::Sse | Style::Legacy => {
             let event = [b"event: message\ndata: ", line, b"\n\n"].concat();
             events_to(&message["id"], &cut(&event, &lengths));
-            if style == Style::Sse && !inner && (message.is_object() || message.is_array()) {
+            let replies = message.as_array().map_or(std::slice::from_ref(&message), Vec::as_slice);
+            if style == Style::Sse && replies.iter().any(answers) {
                 finish_of(&message["id"]);
             }
         }
         Style::Stdio => {}
     }
+}
+
+/// Whether a message answers a request that waits, however its id is written; nothing follows it on its stream.
+fn answers(message: &Value) -> bool {
+    let plain = |id: &Value| id.to_string().trim_matches('"').trim_end_matches(".0").to_owned();
+    let parts = ["id", "result", "error"].iter().any(|member| message.get(member).is_some());
+    parts
+        && message.get("method").is_none()
+        && (message["id"].is_null()
+            || front(|front| front.open.iter().any(|open| plain(&open.id) == plain(&message["id"]))))
 }
 
 /// Bytes of a stream of events, framed by the caller.

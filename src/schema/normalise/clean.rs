@@ -211,23 +211,33 @@ impl<'a> Cleaner<'a> {
                 return None;
             }
         };
+        let rest = rest.filter(|rest| rest.is_object() || rest.is_boolean());
+        if self.wishes.tuples && keyword == "items" && value.is_array() == map.contains_key("prefixItems") {
+            return None;
+        }
+        if self.wishes.tuples && !first.is_empty() {
+            let mut out = Vec::new();
+            if keyword == "prefixItems" || value.is_array() {
+                let first = first.iter().map(|item| self.schema(item, at.below(), true)).collect();
+                out.extend(named("prefixItems", Value::Array(first)));
+            }
+            // The rest has a place of its own in the new form.
+            if keyword == "items" {
+                match rest {
+                    Some(rest @ Value::Object(_)) => {
+                        out.extend(named("items", self.schema(rest, at.below(), true)));
+                    }
+                    Some(closed @ Value::Bool(false)) => out.extend(named("items", closed.clone())),
+                    _ => {}
+                }
+            }
+            return (keyword != "additionalItems").then_some(out);
+        }
         // Once for all three keywords, where the tuple stands.
         if !std::ptr::eq(value, map.get("prefixItems").or_else(|| map.get("items"))?) {
             return None;
         }
         let mut schemas: Vec<Value> = first.iter().map(|item| self.schema(item, at.below(), true)).collect();
-        let rest = rest.filter(|rest| rest.is_object() || rest.is_boolean());
-        if self.wishes.tuples && !schemas.is_empty() {
-            let mut tuple = named("prefixItems", Value::Array(schemas));
-            match rest {
-                Some(rest @ Value::Object(_)) => {
-                    tuple.push(("items".to_owned(), self.schema(rest, at.below(), true)));
-                }
-                Some(closed @ Value::Bool(false)) => tuple.push(("items".to_owned(), closed.clone())),
-                _ => {}
-            }
-            return Some(tuple);
-        }
         self.loosened = true;
         let count = schemas.len() as u64;
         let closed = rest == Some(&Value::Bool(false));
