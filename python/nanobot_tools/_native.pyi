@@ -718,6 +718,13 @@ def grep_tool(
     `allowed_dir`) makes the workspace a boundary; the extra directories and files may be read in any case.
     """
 
+def normalize_schema(schema: Any, profile: str) -> Any:
+    """
+    `schema` in the form that `profile` asks for, as new objects.
+
+    Raises `ValueError` for a profile that does not exist; nothing else raises.
+    """
+
 def raised(name: Any, exception: Any) -> Any:
     """
     What the model is shown for what a Python tool raised.
