@@ -241,8 +241,10 @@ async fn attempt(
     remembered: Option<Era>,
     limit: tokio::time::Instant,
 ) -> std::result::Result<Attempt, Failed> {
-    let failed =
-        |why: String| Error::Connect { server: name.to_string(), text: format!("MCP server '{name}': {why}") };
+    let failed = |why: String| Error::Connect {
+        server: name.to_string(),
+        text: format!("MCP server '{name}': {why}"),
+    };
     let state = Arc::new(watch::Sender::new(ConnectionState::Connecting));
     let peer = Peer::new(Arc::clone(name));
     let capabilities = handler::capabilities(&*delegate);
