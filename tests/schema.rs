@@ -32,10 +32,14 @@ fn nodes<'a>(schema: &'a Value, found: &mut Vec<&'a Map<String, Value>>) {
     for (keyword, value) in map {
         match value {
             Value::Array(list) if LIST.contains(&keyword.as_str()) => {
-                list.iter().for_each(|v| nodes(v, found))
+                for schema in list {
+                    nodes(schema, found);
+                }
             }
             Value::Object(named) if MAP.contains(&keyword.as_str()) => {
-                named.values().for_each(|v| nodes(v, found));
+                for schema in named.values() {
+                    nodes(schema, found);
+                }
             }
             value if ONE.contains(&keyword.as_str()) => nodes(value, found),
             _ => {}
@@ -270,7 +274,7 @@ fn keyword(inner: BoxedStrategy<Value>) -> BoxedStrategy<(&'static str, Value)> 
     let named = vec((select(&NAMES[..]), inner.clone()), 0..4).prop_map(|members| {
         Value::Object(members.into_iter().map(|(name, schema)| (name.to_owned(), schema)).collect())
     });
-    let names = vec(select(&NAMES[..]), 0..3).prop_map(|mut names| {
+    let listed = vec(select(&NAMES[..]), 0..3).prop_map(|mut names| {
         names.sort_unstable();
         names.dedup();
         json!(names)
@@ -284,7 +288,7 @@ fn keyword(inner: BoxedStrategy<Value>) -> BoxedStrategy<(&'static str, Value)> 
         4 => select(&TYPES[..]).prop_map(|kind| ("type", json!(kind))),
         2 => kinds.prop_map(|kinds| ("type", kinds)),
         5 => named.clone().prop_map(|named| ("properties", named)),
-        2 => names.prop_map(|names| ("required", names)),
+        2 => listed.prop_map(|names| ("required", names)),
         2 => (select(vec!["additionalProperties", "items", "contains", "not", "if", "then", "else"]), inner.clone()),
         1 => (select(vec!["additionalProperties", "items", "unevaluatedProperties"]), any::<bool>().prop_map(Value::Bool)),
         4 => (select(vec!["anyOf", "oneOf", "allOf", "prefixItems"]), list),

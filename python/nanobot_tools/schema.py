@@ -1,7 +1,7 @@
-"""Classes that describe parameters: each makes one fragment of JSON Schema; and schemas as providers want them.
+"""Classes that describe parameters, and schemas as the providers of models want them.
 
-Names, signatures and the dicts that they make are those of nanobot-ai 0.3.5
-(``nanobot.agent.tools.schema``). ``nullable`` adds ``"null"`` to the type.
+Each class makes one fragment of JSON Schema. Names, signatures and the dicts that they make are those of
+nanobot-ai 0.3.5 (``nanobot.agent.tools.schema``). ``nullable`` adds ``"null"`` to the type.
 
 Example:
     >>> tool_parameters_schema(

@@ -144,7 +144,7 @@ pub fn unique(name: &str, server: &str, origin: &str, taken: impl Fn(&str) -> bo
         return first;
     }
     // Twice the same origin, or a name that looks like a hashed one.
-    (2_u64..)
+    (2..=u32::MAX)
         .map(|count| with_hash(name, server, &format!("{origin}\0{count}")))
         .find(|name| !taken(name))
         .unwrap_or(first)

@@ -228,14 +228,16 @@ impl Reducer {
             }
             if let Some(kind) = &kind
                 && !branch.contains_key("type")
-                && !(branch.contains_key("$ref") && !self.gemini())
+                && (self.gemini() || !branch.contains_key("$ref"))
             {
                 branch.insert("type".to_owned(), kind.clone());
             }
             match self.child(Value::Object(branch), depth + 1) {
                 Value::Object(mut nested) if nested.len() == 1 && nested.contains_key("anyOf") => {
                     if let Some(Value::Array(nested)) = nested.shift_remove("anyOf") {
-                        nested.into_iter().for_each(|branch| add(branch, &mut null));
+                        for branch in nested {
+                            add(branch, &mut null);
+                        }
                     }
                 }
                 branch => add(branch, &mut null),

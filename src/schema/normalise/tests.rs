@@ -109,7 +109,7 @@ fn depth_is_bounded() {
     assert_eq!(out.to_string().matches("properties").count(), MAX_DEPTH);
 }
 
-fn property(schema: Value, profile: Profile) -> Value {
+fn property(schema: &Value, profile: Profile) -> Value {
     let mut root = json!({"type": "object", "$defs": {"A": {"type": "string"}, "T": {"type": "object",
         "properties": {"next": {"$ref": "#/$defs/T"}}}}});
     root["properties"] = json!({"x": schema});
@@ -120,10 +120,10 @@ fn property(schema: Value, profile: Profile) -> Value {
 fn a_reference_stands_alone_and_keeps_its_description() {
     let described = json!({"$ref": "#/$defs/A", "description": "d"});
     let around = json!({"anyOf": [{"$ref": "#/$defs/A"}], "description": "d"});
-    assert_eq!(property(described.clone(), Profile::OpenAi), around);
-    assert_eq!(property(described.clone(), Profile::Moonshot), around);
-    assert_eq!(property(described.clone(), Profile::Anthropic), described);
-    assert_eq!(property(described, Profile::Gemini), json!({"description": "d", "type": "string"}));
+    assert_eq!(property(&described, Profile::OpenAi), around);
+    assert_eq!(property(&described, Profile::Moonshot), around);
+    assert_eq!(property(&described, Profile::Anthropic), described);
+    assert_eq!(property(&described, Profile::Gemini), json!({"description": "d", "type": "string"}));
 }
 
 #[test]
@@ -131,16 +131,16 @@ fn arrays_say_what_their_elements_are() {
     let closed = json!({"type": "array", "items": [{"type": "string"}, {"type": "integer"}], "additionalItems": false});
     let elements = json!({"anyOf": [{"type": "string"}, {"type": "integer"}]});
     for profile in [Profile::OpenAi, Profile::Gemini, Profile::Moonshot] {
-        let out = property(closed.clone(), profile);
+        let out = property(&closed, profile);
         assert_eq!((&out["items"], &out["maxItems"]), (&elements, &json!(2)), "{profile}");
     }
-    let tuple = property(closed, Profile::Anthropic);
+    let tuple = property(&closed, Profile::Anthropic);
     assert_eq!(tuple["prefixItems"], json!([{"type": "string"}, {"type": "integer"}]));
     assert_eq!(tuple["items"], json!(false));
     let bare = json!({"type": "array"});
-    assert_eq!(property(bare.clone(), Profile::OpenAi), json!({"type": "array", "items": {}}));
-    assert_eq!(property(bare.clone(), Profile::Moonshot), bare);
-    assert!(property(bare, Profile::Gemini)["items"]["anyOf"].is_array());
+    assert_eq!(property(&bare, Profile::OpenAi), json!({"type": "array", "items": {}}));
+    assert_eq!(property(&bare, Profile::Moonshot), bare);
+    assert!(property(&bare, Profile::Gemini)["items"]["anyOf"].is_array());
 }
 
 #[test]
@@ -148,7 +148,7 @@ fn gemini_gets_only_what_it_knows() {
     let union = json!({"description": "d", "oneOf": [{"const": "a"}, {"type": "integer", "exclusiveMinimum": 0,
         "format": "uint8"}, {"type": "null"}]});
     assert_eq!(
-        property(union, Profile::Gemini),
+        property(&union, Profile::Gemini),
         json!({"anyOf": [{"type": "string", "enum": ["a"], "description": "d", "nullable": true},
             {"type": "integer", "minimum": 0, "description": "d"}]})
     );
@@ -159,7 +159,7 @@ fn gemini_gets_only_what_it_knows() {
     let object = json!({"type": "object", "properties": {"t": {"$ref": "#/$defs/T"}}, "required": ["t", "gone"],
         "additionalProperties": false});
     assert_eq!(
-        property(object, Profile::Gemini),
+        property(&object, Profile::Gemini),
         json!({"type": "object", "properties": {"t": {"type": "object", "properties": {"next":
             {"type": "object"}}}}, "required": ["t"]})
     );
@@ -187,7 +187,7 @@ fn moonshot_has_a_type_everywhere_and_none_beside_a_union() {
             json!({"anyOf": [{"$ref": "#/$defs/A"}, {"type": "null"}]}),
         ),
     ] {
-        assert_eq!(property(schema, Profile::Moonshot), wanted);
+        assert_eq!(property(&schema, Profile::Moonshot), wanted);
     }
 }
 
