@@ -81,7 +81,7 @@ pub enum Error {
         /// Text for the model.
         text: String,
         /// What the server added.
-        data: Option<serde_json::Value>,
+        data: Option<Box<serde_json::Value>>,
     },
     /// The server answered over HTTP with a status that is no reply.
     #[error("{text}")]

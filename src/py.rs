@@ -44,7 +44,7 @@ mod _native {
         job::Job,
         log::flush_logs,
         mcp::{Answer, NativeConnection, check_server, connect_server},
-        mcp_render::{mcp_name, normalise_openai, render_mcp_result},
+        mcp_render::{MCPRenderer, mcp_name},
         native::{NativeTool, find_files_tool, grep_tool},
         outcome::ToolOutcome,
         registry::{NativeRegistry, RegistrySnapshot, Subscription},

@@ -16,6 +16,23 @@ The version of the package.
 """
 
 @final
+class Answer:
+    """
+    Takes the answer to one question of a server's. The first answer counts; without any, the server is
+    told that nobody answered.
+    """
+    def error(self, /, code: SupportsIndex, message: str) -> None:
+        """
+        Answer with a JSON-RPC error.
+        """
+    def result(self, /, result: Any) -> None:
+        """
+        Answer with a result.
+
+        Raises `TypeError` or `ValueError` when it is no JSON object; the question is still open then.
+        """
+
+@final
 class Cancel:
     """
     A native call that can be cancelled from Python.
@@ -257,9 +274,19 @@ class NativeConnection:
     """
     A connection to one MCP server; made by `connect_server`.
     """
-    def call_tool(self, /, name: str, arguments: Any, timeout: SupportsFloat | SupportsIndex | None) -> Any:
+    def call_tool(
+        self, /, name: str, arguments: Any, timeout: SupportsFloat | SupportsIndex | None, report: Any | None
+    ) -> Any:
         """
         Call a tool by its raw name; a future of the server's whole result as objects.
+
+        `report(progress, total, message)` is called on the loop for each report of progress, before the
+        future is done.
+        """
+    @property
+    def capabilities(self, /) -> Any:
+        """
+        What the server says it can do; a new dict each time.
         """
     def claim_names(self, /, taken: set[str]) -> list[str]:
         """
@@ -283,6 +310,15 @@ class NativeConnection:
         """
         The server's name in the configuration.
         """
+    def notify(self, /, method: str, params: Any) -> None:
+        """
+        Send any notification.
+        """
+    @property
+    def offers(self, /) -> list[tuple[str, str, NativeTool]]:
+        """
+        What the server offers to a model: `("tool" | "resource" | "prompt", raw name or address, tool)` each.
+        """
     @property
     def pid(self, /) -> int | None:
         """
@@ -293,10 +329,24 @@ class NativeConnection:
         """
         The protocol version that was agreed on.
         """
+    def read_list(self, /, kind: str) -> Any:
+        """
+        Read a whole list as the server sends it; a future of the items as objects.
+
+        `kind` is `tools`, `resources`, `resource_templates` or `prompts`.
+        """
+    def request(self, /, method: str, params: Any, timeout: SupportsFloat | SupportsIndex | None) -> Any:
+        """
+        Make any request; a future of the result as objects.
+        """
     @property
     def server_info(self, /) -> tuple[str, str]:
         """
         Name and version that the server gave of itself.
+        """
+    def set_logging_level(self, /, level: str) -> Any:
+        """
+        Say which messages the server should log; a future.
         """
     @property
     def state(self, /) -> str:
@@ -308,10 +358,9 @@ class NativeConnection:
         """
         The last lines that the server wrote to stderr.
         """
-    @property
-    def tools(self, /) -> list[tuple[str, NativeTool]]:
+    def subscribe(self, /, uri: str, on: bool) -> Any:
         """
-        The wrapped tools: `(raw name, tool)` each.
+        Hear of changes of a resource, or no more; a future.
         """
     @property
     def warnings(self, /) -> list[str]:
@@ -477,6 +526,10 @@ class NativeTool:
     def exclusive(self, /) -> bool:
         """
         Whether a call must run alone.
+        """
+    def is_same(self, /, other: NativeTool) -> bool:
+        """
+        Whether this is the very same tool: a server that lists a tool again unchanged has not made a new one.
         """
     @property
     def name(self, /) -> str:
@@ -681,9 +734,12 @@ def check_server(name: str, config: Any) -> tuple[bool, list[str]]:
     Raises `ConfigError` that names the entry and what is wrong with it.
     """
 
-def connect_server(name: str, config: Any) -> Any:
+def connect_server(name: str, config: Any, host: Any, offers: SupportsGetItem[int, str]) -> Any:
     """
-    Start a server, shake hands and list its tools; a future of a `NativeConnection`.
+    Start or reach a server, shake hands and read its lists; a future of a `NativeConnection`.
+
+    `host` is asked what the server asks, on the running loop; `offers` names what it answers:
+    `sampling`, `elicitation`, `roots`.
     """
 
 def current_call() -> CurrentCall | None:
@@ -733,17 +789,28 @@ def normalise_openai(schema: Any) -> Any:
     A schema as `OpenAI` accepts it, as a new dict; never raises for odd schemas.
     """
 
+def normalize_schema(schema: Any, profile: str) -> Any:
+    """
+    `schema` in the form that `profile` asks for, as new objects.
+
+    Raises `ValueError` for a profile that does not exist; nothing else raises.
+    """
+
 def raised(name: Any, exception: Any) -> Any:
     """
     What the model is shown for what a Python tool raised.
     """
 
-def render_mcp_result(kind: str, result: Any) -> tuple[str, bool]:
+def render_mcp_result(
+    kind: str, result: Any, server: str, name: str, prompt: str | None = None, model: str | None = None
+) -> tuple[str, bool]:
     """
     The result of a call, of reading a resource or of getting a prompt as the model is shown it, and
     whether it is an error.
 
-    `kind` is `tool`, `resource` or `prompt`. What has no JSON form is taken for null.
+    `kind` is `tool`, `resource` or `prompt`; `name` is what the model calls it. Data is stored in this
+    package's own folder, an image together with `prompt` and `model`. What has no JSON form is taken
+    for null.
     """
 
 def returned(result: Any) -> Any:

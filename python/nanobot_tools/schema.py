@@ -1,7 +1,7 @@
-"""Classes that describe parameters: each makes one fragment of JSON Schema; and schemas as providers want them.
+"""Classes that describe parameters, and schemas as the providers of models want them.
 
-Names, signatures and the dicts that they make are those of nanobot-ai 0.3.5
-(``nanobot.agent.tools.schema``). ``nullable`` adds ``"null"`` to the type.
+Each class makes one fragment of JSON Schema. Names, signatures and the dicts that they make are those of
+nanobot-ai 0.3.5 (``nanobot.agent.tools.schema``). ``nullable`` adds ``"null"`` to the type.
 
 Example:
     >>> tool_parameters_schema(
@@ -294,5 +294,5 @@ def normalize_schema(schema: Any, profile: str = "openai") -> dict[str, Any]:
     Raises:
         ValueError: There is no such profile.
     """
-    result: dict[str, Any] = _normalize_schema(schema, profile)
+    result: dict[str, Any] = _normalize_schema(schema, str(profile))
     return result

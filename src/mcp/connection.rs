@@ -139,6 +139,8 @@ struct Attempt {
     peer: Arc<Peer>,
     handler: Arc<Handler>,
     leash: Option<Leash>,
+    /// Its own, because what is left of a former attempt may still end.
+    state: Arc<watch::Sender<ConnectionState>>,
     about: About,
     offer: Offer,
     notes: Vec<String>,
@@ -146,23 +148,18 @@ struct Attempt {
 
 /// Why an attempt failed.
 struct Failed {
-    why: String,
+    error: Error,
     /// The server went away before it had answered anything.
     unanswered: bool,
 }
 
-impl From<String> for Failed {
-    fn from(why: String) -> Self {
-        Self { why, unanswered: false }
+impl From<Error> for Failed {
+    fn from(error: Error) -> Self {
+        Self { error, unanswered: false }
     }
 }
 
 async fn open(name: Arc<str>, config: ServerConfig, delegate: Arc<dyn Delegate>) -> Result<Arc<Connection>> {
-    let state = Arc::new(watch::Sender::new(ConnectionState::Connecting));
-    let failed = |text: String| Error::Connect {
-        server: name.to_string(),
-        text: format!("MCP server '{name}': {text}"),
-    };
     let client = match config.transport {
         TransportKind::Stdio => None,
         TransportKind::Sse | TransportKind::StreamableHttp => {
@@ -171,27 +168,31 @@ async fn open(name: Arc<str>, config: ServerConfig, delegate: Arc<dyn Delegate>)
         }
     };
     let limit = tokio::time::Instant::now() + config.connect_timeout;
-    let mut era = era::remembered(&config);
+    let automatic = config.protocol.is_none();
+    let mut era = era::remembered(&config).filter(|_| automatic);
+    let mut first = None;
     let attempt = loop {
-        let attempt = attempt(&name, &config, client.as_ref(), Arc::clone(&delegate), &state, era, limit);
+        let attempt = attempt(&name, &config, client.as_ref(), Arc::clone(&delegate), era, limit);
         match attempt.await {
             Ok(attempt) => break attempt,
             // Some old servers end when the first request is not `initialize`.
-            Err(Failed { unanswered: true, .. }) if era.is_none() && config.protocol.is_none() => {
+            Err(Failed { error, unanswered: true }) if automatic && era.is_none() && first.is_none() => {
+                first = Some(error);
                 era = Some(Era::Legacy);
-                state.send_replace(ConnectionState::Connecting);
             }
-            // A server that was changed may speak another era than it did.
-            Err(Failed { .. }) if era.is_some() && era::remembered(&config) == era => {
+            // A server that was exchanged may speak another era than it did.
+            Err(Failed { error, .. }) if automatic && era.is_some() && first.is_none() => {
+                first = Some(error);
                 era::remember(&config, None);
                 era = None;
-                state.send_replace(ConnectionState::Connecting);
             }
-            Err(Failed { why, .. }) => return Err(failed(why)),
+            Err(Failed { error, .. }) => return Err(first.unwrap_or(error)),
         }
     };
-    let Attempt { peer, handler, leash, about, offer, mut notes } = attempt;
-    era::remember(&config, Some(Era::of(&about.protocol)));
+    let Attempt { peer, handler, leash, state, about, offer, mut notes } = attempt;
+    if automatic {
+        era::remember(&config, Some(Era::of(&about.protocol)));
+    }
 
     let link = Link::new(Arc::clone(&peer));
     let store = config.artifacts.clone().or_else(Store::default_root).map(|root| Arc::new(Store::new(root)));
@@ -237,15 +238,19 @@ async fn attempt(
     config: &ServerConfig,
     client: Option<&HttpClient>,
     delegate: Arc<dyn Delegate>,
-    state: &Arc<watch::Sender<ConnectionState>>,
     remembered: Option<Era>,
     limit: tokio::time::Instant,
 ) -> std::result::Result<Attempt, Failed> {
+    let failed = |why: String| Error::Connect {
+        server: name.to_string(),
+        text: format!("MCP server '{name}': {why}"),
+    };
+    let state = Arc::new(watch::Sender::new(ConnectionState::Connecting));
     let peer = Peer::new(Arc::clone(name));
     let capabilities = handler::capabilities(&*delegate);
     let handler = Handler::new(&peer, delegate);
     let lost = {
-        let (state, name, handler) = (Arc::clone(state), Arc::clone(name), Arc::clone(&handler));
+        let (state, name, handler) = (Arc::clone(&state), Arc::clone(name), Arc::clone(&handler));
         move |why: &str| {
             let mut was_ready = false;
             state.send_if_modified(|state| match state {
@@ -267,16 +272,15 @@ async fn attempt(
     match (config.transport, client) {
         (TransportKind::Stdio, _) | (_, None) => {
             let started = stdio::start(config)
-                .map_err(|error| format!("'{}' could not be started: {error}", config.command))?;
+                .map_err(|error| failed(format!("'{}' could not be started: {error}", config.command)))?;
             peer.carry_by(Arc::clone(&started.carrier) as Arc<dyn Carrier>);
             leash = Some(Leash(started.listen(inbox)));
         }
         (TransportKind::StreamableHttp, Some(client)) => {
-            let carrier = streamable_http::open(name, &config.url, client.clone(), inbox);
-            peer.carry_by(carrier.map_err(|error| error.to_string())?);
+            peer.carry_by(streamable_http::open(name, &config.url, client.clone(), inbox)?);
         }
         (TransportKind::Sse, Some(client)) => {
-            peer.carry_by(sse::open(name, &config.url, client.clone(), inbox).map_err(|e| e.to_string())?);
+            peer.carry_by(sse::open(name, &config.url, client.clone(), inbox)?);
         }
     }
     crate::spawn(Arc::clone(&peer).sweep());
@@ -304,7 +308,7 @@ async fn attempt(
     match outcome {
         Ok((about, offer, notes)) => {
             ending.keep();
-            Ok(Attempt { peer, handler, leash, about, offer, notes })
+            Ok(Attempt { peer, handler, leash, state, about, offer, notes })
         }
         Err(why) => {
             let unanswered = peer.heard_nothing() && peer.why_ended().is_some();
@@ -312,7 +316,7 @@ async fn attempt(
                 Some(leash) => give_up(&leash.0, &peer, why).await,
                 None => why,
             };
-            Err(Failed { why, unanswered })
+            Err(Failed { error: failed(why), unanswered })
         }
     }
 }

@@ -222,11 +222,13 @@ pub(super) fn argument_headers(
 
 /// A text as a header can carry it: as it is, or in base64 with the specification's mark.
 fn header_value(text: &str) -> String {
-    let plain = text.bytes().all(|byte| matches!(byte, b' '..=b'~'))
-        && !text.starts_with(' ')
-        && !text.ends_with(' ')
-        && !(text.starts_with("=?base64?") && text.ends_with("?="));
-    if plain { text.to_owned() } else { format!("=?base64?{}?=", BASE64_STANDARD.encode(text)) }
+    let looks_encoded = text.starts_with("=?base64?") && text.ends_with("?=");
+    let plain = text.bytes().all(|byte| matches!(byte, b' '..=b'~')) && text.trim_matches(' ') == text;
+    if plain && !looks_encoded {
+        text.to_owned()
+    } else {
+        format!("=?base64?{}?=", BASE64_STANDARD.encode(text))
+    }
 }
 
 /// What is remembered of servers, by what identifies them in the configuration.

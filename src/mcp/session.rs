@@ -131,10 +131,10 @@ pub(super) async fn open(peer: &Arc<Peer>, terms: &Terms) -> Result<About, Failu
         biased;
         found = &mut discovery => match found? {
             Found::Modern(about) => Ok(about),
-            Found::Legacy(_) => finish(peer, initialized.await?),
+            Found::Legacy(_) => finish(peer, &initialized.await?),
         },
         result = &mut initialized => match result {
-            Ok(result) => finish(peer, result),
+            Ok(result) => finish(peer, &result),
             // A server of the newer era refuses it; its answer to the other question is on the way.
             Err(refused) => match discovery.await? {
                 Found::Modern(about) => Ok(about),
@@ -222,7 +222,7 @@ fn best(supported: &[String]) -> Option<ProtocolVersion> {
 
 async fn initialize(peer: &Arc<Peer>, terms: &Terms, version: &str) -> Result<About, Failure> {
     let result = initialize_request(peer, terms, version).await?;
-    finish(peer, result)
+    finish(peer, &result)
 }
 
 async fn initialize_request(
@@ -233,9 +233,8 @@ async fn initialize_request(
     let mut params = InitializeRequestParams::new(terms.capabilities.clone(), era::client_info());
     params.protocol_version = serde_json::from_value(version.into())
         .map_err(|error| format!("the version '{version}': {error}"))?;
-    let params = match serde_json::to_value(&params) {
-        Ok(Value::Object(params)) => params,
-        _ => return Err("initialize cannot be written".to_owned()),
+    let Ok(Value::Object(params)) = serde_json::to_value(&params) else {
+        return Err("initialize cannot be written".to_owned());
     };
     let manner = Arc::new(Manner::legacy(version));
     let result =
@@ -256,9 +255,9 @@ async fn initialize_request(
 }
 
 /// End the old era's handshake.
-fn finish(peer: &Arc<Peer>, result: Map<String, Value>) -> Result<About, Failure> {
+fn finish(peer: &Arc<Peer>, result: &Map<String, Value>) -> Result<About, Failure> {
     let version = result.get("protocolVersion").and_then(Value::as_str).unwrap_or_default().to_owned();
-    let about = About::read(&version, &result);
+    let about = About::read(&version, result);
     peer.set_manner(Manner::legacy(&version));
     let taken = peer.notify("notifications/initialized", None);
     if !taken {

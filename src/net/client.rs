@@ -304,7 +304,8 @@ fn checked(server: &str, headers: &IndexMap<String, String>) -> crate::Result<He
         })?;
         value.set_sensitive(true);
         if !CONNECTIONS.contains(&header) {
-            checked.append(header, value);
+            // Two spellings of one name are one header; the later stands.
+            checked.insert(header, value);
         }
     }
     Ok(checked)

@@ -128,7 +128,9 @@ impl NativeConnection {
         let mut context = context(timeout)?;
         context.progress = report.map(|report| reporter(py, report)).transpose()?;
         let connection = Arc::clone(&self.0);
-        bridge::spawn(py, async move { connection.call_tool(&name, arguments, context).await }, objects)
+        bridge::spawn(py, async move { connection.call_tool(&name, arguments, context).await }, |py, raw| {
+            objects(py, &raw)
+        })
     }
 
     /// Make any request; a future of the result as objects.
@@ -143,7 +145,9 @@ impl NativeConnection {
         let params = object(params)?;
         let context = context(timeout)?;
         let connection = Arc::clone(&self.0);
-        bridge::spawn(py, async move { connection.request(&method, params, context).await }, objects)
+        bridge::spawn(py, async move { connection.request(&method, params, context).await }, |py, raw| {
+            objects(py, &raw)
+        })
     }
 
     /// Send any notification.
@@ -155,7 +159,7 @@ impl NativeConnection {
     /// Read a whole list as the server sends it; a future of the items as objects.
     ///
     /// `kind` is `tools`, `resources`, `resource_templates` or `prompts`.
-    fn list<'py>(&self, py: Python<'py>, kind: &str) -> PyResult<Bound<'py, PyAny>> {
+    fn read_list<'py>(&self, py: Python<'py>, kind: &str) -> PyResult<Bound<'py, PyAny>> {
         let list = match kind {
             "tools" => List::Tools,
             "resources" => List::Resources,
@@ -212,7 +216,7 @@ fn none(py: Python<'_>, (): ()) -> PyResult<Py<PyAny>> {
     Ok(py.None())
 }
 
-fn objects(py: Python<'_>, raw: Box<RawValue>) -> PyResult<Py<PyAny>> {
+fn objects(py: Python<'_>, raw: &RawValue) -> PyResult<Py<PyAny>> {
     Ok(convert::loads(py, raw.get())?.unbind())
 }
 

@@ -17,6 +17,8 @@ use crate::schema::normalise::{Profile, normalise};
 
 /// Containers may nest this deep; below, they are empty.
 const MAX_DEPTH: usize = 200;
+/// Values in one schema; further ones are null. One list may stand in many places.
+const MAX_VALUES: usize = 1_000_000;
 /// As many of the greatest floats stand for integers.
 const STAND_INS: u64 = 1 << 32;
 
@@ -29,7 +31,7 @@ pub(crate) fn normalize_schema<'py>(
     profile: &str,
 ) -> PyResult<Bound<'py, PyAny>> {
     let profile: Profile = profile.parse().map_err(|error| PyValueError::new_err(format!("{error}")))?;
-    let mut reader = Reader { numbers: Vec::new() };
+    let mut reader = Reader { numbers: Vec::new(), inside: Vec::new(), left: MAX_VALUES };
     let value = normalise(&reader.value(schema, MAX_DEPTH), profile);
     write(schema.py(), &value, &reader.numbers)
 }
@@ -38,10 +40,25 @@ pub(crate) fn normalize_schema<'py>(
 struct Reader<'py> {
     /// Numbers that something stands for.
     numbers: Vec<Bound<'py, PyAny>>,
+    /// The containers that are being read, by their addresses.
+    inside: Vec<usize>,
+    /// Values that may still be read.
+    left: usize,
 }
 
 impl<'py> Reader<'py> {
     fn value(&mut self, obj: &Bound<'py, PyAny>, depth: usize) -> Value {
+        let address = obj.as_ptr().addr();
+        let Some(left) = self.left.checked_sub(1) else { return Value::Null };
+        self.left = left;
+        let depth = if self.inside.contains(&address) { 0 } else { depth };
+        self.inside.push(address);
+        let value = self.read(obj, depth);
+        self.inside.pop();
+        value
+    }
+
+    fn read(&mut self, obj: &Bound<'py, PyAny>, depth: usize) -> Value {
         if obj.is_none() {
             Value::Null
         } else if let Ok(text) = obj.cast::<PyString>() {

@@ -110,26 +110,44 @@ pub fn mcp_tool_name(server: &str, tool: &str) -> String {
     mcp_name(server, "", tool)
 }
 
-/// The name of a server's resource: `mcp_<server>_resource_<name>`, sanitised.
+/// The name of a server's resource as a tool: `mcp_<server>_resource_<name>`, as [`mcp_tool_name`].
 #[must_use]
-pub fn mcp_resource_name(server: &str, name: &str) -> String {
-    mcp_name(server, "resource_", name)
+pub fn mcp_resource_name(server: &str, resource: &str) -> String {
+    mcp_name(server, "resource_", resource)
 }
 
-/// The name of a server's prompt: `mcp_<server>_prompt_<name>`, sanitised.
+/// The name of a server's prompt as a tool: `mcp_<server>_prompt_<name>`, as [`mcp_tool_name`].
 #[must_use]
-pub fn mcp_prompt_name(server: &str, name: &str) -> String {
-    mcp_name(server, "prompt_", name)
+pub fn mcp_prompt_name(server: &str, prompt: &str) -> String {
+    mcp_name(server, "prompt_", prompt)
 }
 
-/// What has nothing in its name that providers accept (one wholly in Chinese, say) gets a hash in
-/// its place, or all of them would share one name.
 fn mcp_name(server: &str, kind: &str, raw: &str) -> String {
     let name = sanitise(&format!("mcp_{server}_{kind}{raw}"));
     if raw.chars().any(|c| c.is_ascii_alphanumeric()) {
         return name;
     }
     with_hash(name.trim_end_matches('_'), server, raw)
+}
+
+/// `name`, or where it is taken the name with a hash of its origin; never one that is taken.
+///
+/// `origin` tells it from its namesakes on the same server: the raw name of a tool, the URI of a resource. The
+/// hash depends on nothing else, so that it is the same after a restart.
+#[must_use]
+pub fn unique(name: &str, server: &str, origin: &str, taken: impl Fn(&str) -> bool) -> String {
+    if !taken(name) {
+        return name.to_owned();
+    }
+    let first = with_hash(name, server, origin);
+    if !taken(&first) {
+        return first;
+    }
+    // Twice the same origin, or a name that looks like a hashed one.
+    (2..=u32::MAX)
+        .map(|count| with_hash(name, server, &format!("{origin}\0{count}")))
+        .find(|name| !taken(name))
+        .unwrap_or(first)
 }
 
 /// `name` with a hash of where it comes from, for one that is taken; at most 64 long.
@@ -172,6 +190,41 @@ mod tests {
             assert!(!name.is_empty() && name.len() <= 64 && name.starts_with("mcp_"), "{name}");
             assert!(name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-'), "{name}");
         }
+    }
+
+    #[test]
+    fn resources_and_prompts_are_named_as_in_the_reference() {
+        assert_eq!(mcp_resource_name("my srv", "a file.txt"), "mcp_my_srv_resource_a_file_txt");
+        assert_eq!(mcp_prompt_name("s", "plan"), "mcp_s_prompt_plan");
+        // sha1("mcp_s_resource_" + "r" * 80)[:8]
+        let long = mcp_resource_name("s", &"r".repeat(80));
+        assert_eq!(long, format!("mcp_s_resource_{}_52ea89cc", "r".repeat(40)));
+        let foreign = mcp_prompt_name("s", "\u{8ba1}\u{5212}");
+        assert!(
+            foreign.starts_with("mcp_s_prompt_") && foreign.len() == "mcp_s_prompt_".len() + 8,
+            "{foreign}"
+        );
+        assert_ne!(foreign, mcp_prompt_name("s", "\u{5b8c}\u{6210}"));
+    }
+
+    #[test]
+    fn no_name_is_given_twice() {
+        let mut taken = std::collections::HashSet::new();
+        // A tool `resource_x` beside two resources `x`, one of them listed twice.
+        let wanted = [
+            (mcp_tool_name("s", "resource_x"), "resource_x"),
+            (mcp_resource_name("s", "x"), "file:///1"),
+            (mcp_resource_name("s", "x"), "file:///2"),
+            (mcp_resource_name("s", "x"), "file:///2"),
+        ];
+        let mut given = Vec::new();
+        for (name, origin) in &wanted {
+            let name = unique(name, "s", origin, |name| taken.contains(name));
+            assert!(taken.insert(name.clone()), "{name} twice");
+            given.push(name);
+        }
+        assert_eq!(given[0], "mcp_s_resource_x");
+        assert_eq!(given[1], with_hash("mcp_s_resource_x", "s", "file:///1"));
     }
 
     #[test]

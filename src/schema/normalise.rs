@@ -120,7 +120,7 @@ pub fn normalise(schema: &Value, profile: Profile) -> Value {
     let limit = profile.limit(before);
     // Less and less is copied, until it fits.
     for budget in [usize::MAX, before / 2, 0] {
-        let result = Value::Object(with(schema, map, profile, budget));
+        let result = Value::Object(with(schema, map, profile, budget, false));
         if size(&result) <= limit {
             return result;
         }
@@ -140,7 +140,7 @@ pub fn normalise_openai(schema: &Value) -> Value {
 }
 
 /// One run, in which no more than `budget` bytes are copied from one place of the schema to another.
-fn with(schema: &Value, map: &Object, profile: Profile, budget: usize) -> Object {
+fn with(schema: &Value, map: &Object, profile: Profile, budget: usize, softened: bool) -> Object {
     let wishes =
         Wishes { lone_refs: profile != Profile::Anthropic, tuples: profile == Profile::Anthropic, budget };
     let Cleaned { schema: mut root, mut loosened, turns_round } = clean(schema, map, wishes);
@@ -158,8 +158,12 @@ fn with(schema: &Value, map: &Object, profile: Profile, budget: usize) -> Object
         }
         Profile::JsonSchema => {}
     }
-    if loosened && turns_round {
+    if loosened && turns_round && !softened {
         soften(&mut root, 0);
+        // What remains may be foldable now; there is nothing left to soften.
+        let softened = Value::Object(root);
+        let again = softened.as_object().map(|map| with(&softened, map, profile, budget, true));
+        return again.unwrap_or_default();
     }
     root::finish(&mut root);
     root

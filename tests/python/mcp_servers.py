@@ -21,9 +21,9 @@ needs_node = pytest.mark.skipif(
 )
 
 
-def asking(**entry: Any) -> dict[str, Any]:
+def asking(*options: str, **entry: Any) -> dict[str, Any]:
     """The entry of the server that asks its client what it is told to ask."""
-    return {"command": sys.executable, "args": [str(TESTS / "servers/asking.py")], **entry}
+    return {"command": sys.executable, "args": [str(TESTS / "servers/asking.py"), *options], **entry}
 
 
 def everything(**entry: Any) -> dict[str, Any]:

@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+import tempfile
 import traceback
 from contextlib import asynccontextmanager
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -35,10 +37,9 @@ SCHEMA = {
     "type": "object",
     "properties": {
         "n": {"anyOf": [{"type": "integer"}, {"type": "null"}], "description": "How many."},
-        "tree": {"$ref": "#/definitions/tree"},
+        "tree": {"type": "object", "properties": {"next": {"$ref": "#/properties/tree"}}},
     },
     "required": ["n"],
-    "definitions": {"tree": {"type": "object", "properties": {"next": {"$ref": "#/definitions/tree"}}}},
 }
 
 
@@ -179,11 +180,18 @@ async def text_errors_and_structured_content_are_shown() -> None:
 @promise
 async def blocks_of_every_kind_are_shown_and_none_is_pasted() -> None:
     async with connected() as session:
-        result = await (await tools(session, ours))["blocks"].execute()
-        assert not is_tool_error_result(result)
-        assert "inside" in result
-        assert "file:///l" in result
-        assert PNG[:20] not in result
+        (item,) = [tool for tool in (await session.list_tools()).tools if tool.name == "blocks"]
+        with tempfile.TemporaryDirectory() as folder:
+            wrapper = ours.MCPToolWrapper(session, "srv", item, artifacts=folder)
+            result = await wrapper.execute(prompt="a cat")
+            assert not is_tool_error_result(result)
+            assert PNG[:20] not in result
+            shown = json.loads(result)
+            (artifact,) = shown["artifacts"]
+            assert artifact["prompt"] == "a cat"
+            assert Path(artifact["path"]).is_relative_to(folder)
+            assert "inside" in shown["text"]
+            assert "file:///l" in shown["text"]
 
 
 @promise

@@ -164,6 +164,47 @@ async def test_roots_are_given_as_paths_addresses_or_by_a_callback(tmp_path: Pat
             assert (await asked(connection, "roots/list"))["error"]["code"] == -32603
 
 
+async def test_models_of_the_sdk_are_as_good_as_dicts() -> None:
+    """Anything that has pydantic's `model_dump`."""
+
+    class Model:
+        def __init__(self, **fields: Any) -> None:
+            self.fields = fields
+
+        def model_dump(self, *, mode: str, by_alias: bool, exclude_none: bool) -> dict[str, Any]:
+            assert (mode, by_alias, exclude_none) == ("json", True, True)
+            return self.fields
+
+    async with connected(
+        sampling=lambda *_: Model(role="assistant", content=[], model="m"),
+        elicitation=lambda *_: Model(action="accept"),
+        roots=lambda _: [Model(uri="file:///x")],
+    ) as connection:
+        sampled = await asked(connection, "sampling/createMessage")
+        assert sampled == {"result": {"role": "assistant", "content": [], "model": "m"}}
+        entered = await asked(connection, "elicitation/create", {"message": "?", "requestedSchema": FORM})
+        assert entered["result"]["content"] == DEFAULTS
+        assert await asked(connection, "roots/list") == {"result": {"roots": [{"uri": "file:///x"}]}}
+
+
+async def test_many_requests_at_once_are_all_answered() -> None:
+    """Each with its own answer, from threads and from the loop."""
+
+    def answer(server: str, params: dict[str, Any]) -> dict[str, Any]:
+        return {"role": "assistant", "content": [], "model": params["model"]}
+
+    async def answer_later(server: str, params: dict[str, Any]) -> dict[str, Any]:
+        await asyncio.sleep(0.001)
+        return answer(server, params)
+
+    for callback in (answer, answer_later):
+        async with connected(sampling=callback) as connection:
+            models = [f"m{n}" for n in range(100)]
+            asking = (asked(connection, "sampling/createMessage", {"model": model}) for model in models)
+            answers = await asyncio.gather(*asking)
+            assert [got["result"]["model"] for got in answers] == models
+
+
 async def test_an_exception_in_a_callback_is_the_servers_error_and_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

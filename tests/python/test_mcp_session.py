@@ -191,6 +191,20 @@ async def test_a_burst_of_changes_is_read_once_and_names_stay() -> None:
     assert len(registry) == 0
 
 
+async def test_a_list_that_changes_while_other_servers_are_still_connecting_is_registered() -> None:
+    """Real servers announce some of their tools right after the handshake."""
+    registry = ToolRegistry()
+    servers = {"quick": asking("--restless"), "slow": asking("--slow")}
+    connections = await connect_mcp_servers(servers, registry)
+    try:
+        assert [name for name in registry.tool_names if name.startswith("mcp_quick_")] == [
+            w.name for w in connections["quick"].tools
+        ]
+        assert len(registry) == 14
+    finally:
+        await asyncio.gather(*(c.aclose() for c in connections.values()))
+
+
 async def test_updates_of_a_resource_reach_the_callback() -> None:
     """One for each change, and those that come while the callback runs are told once."""
     updates: list[tuple[str, str]] = []

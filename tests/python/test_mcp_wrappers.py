@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import json
 import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import AsyncMock, MagicMock
@@ -43,13 +46,14 @@ def texts(*items: Any) -> Any:
     return SimpleNamespace(content=[SimpleNamespace(type="text", text=item) for item in items])
 
 
-def wrap(call: Any, timeout: float = 20, **fields: Any) -> MCPToolWrapper:
+def wrap(call: Any, timeout: float = 20, *, artifacts: Path | None = None, **fields: Any) -> MCPToolWrapper:
     """A wrapper around a session whose ``call_tool`` is this."""
-    return MCPToolWrapper(SimpleNamespace(call_tool=call), "srv", tool_def(**fields), tool_timeout=timeout)
+    session = SimpleNamespace(call_tool=call)
+    return MCPToolWrapper(session, "srv", tool_def(**fields), tool_timeout=timeout, artifacts=artifacts)
 
 
-def returning(result: Any) -> MCPToolWrapper:
-    return wrap(AsyncMock(return_value=result))
+def returning(result: Any, artifacts: Path | None = None) -> MCPToolWrapper:
+    return wrap(AsyncMock(return_value=result), artifacts=artifacts)
 
 
 def raising(*effects: Any) -> MCPToolWrapper:
@@ -66,6 +70,14 @@ def each_kind(call: Any, timeout: float = 20) -> list[tuple[str, Wrapper]]:
         ("resource read", MCPResourceWrapper(session, "srv", resource, timeout)),
         ("prompt call", MCPPromptWrapper(session, "srv", prompt, timeout)),
     ]
+
+
+def files(folder: Path, suffix: str) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.suffix == suffix]
+
+
+def read(path: Path) -> bytes:
+    return path.read_bytes()
 
 
 class McpError(Exception):
@@ -455,21 +467,50 @@ async def test_text_in_whatever_form_is_joined_by_newlines() -> None:
     assert await returning(SimpleNamespace(content="as it is")).execute() == "as it is"
 
 
-async def test_data_is_never_pasted() -> None:
+async def test_data_is_never_pasted(tmp_path: Path) -> None:
     blocks = [
-        SimpleNamespace(type="image", data=PNG, mimeType="image/png"),
-        SimpleNamespace(data=PNG, mimeType="image/png"),
-        SimpleNamespace(data=b"\x89PNG" * 20, mime_type="image/png"),
         {"data": PNG, "mime_type": "audio/wav"},
         ModelBlock(type="audio", data=PNG, mimeType="audio/wav"),
         SimpleNamespace(resource=SimpleNamespace(uri="f:///x", blob=PNG * 9, mimeType="application/zip")),
         SimpleNamespace(data=PNG * 9, mimeType="application/pdf"),
         {"type": "novel", "payload": PNG * 9},
     ]
-    result = await returning(SimpleNamespace(content=blocks)).execute()
+    result = await returning(SimpleNamespace(content=blocks), tmp_path).execute()
     assert not is_tool_error_result(result)
-    assert len(result.split("\n")) >= len(blocks)
+    assert len(result.split("\n")) == len(blocks)
     assert PNG[:24] not in result
+
+
+async def test_images_in_whatever_form_become_files(tmp_path: Path) -> None:
+    blocks = [
+        TextBlock("here"),
+        SimpleNamespace(type="image", data=PNG, mimeType="image/png"),
+        SimpleNamespace(data=PNG, mime_type="image/png"),
+        {"type": "image", "data": PNG},
+        SimpleNamespace(data=base64.b64decode(PNG)),
+        SimpleNamespace(data="not base64!!", mimeType="image/png"),
+    ]
+    result = await returning(SimpleNamespace(content=blocks), tmp_path).execute(prompt="a cat", model=7)
+    assert PNG[:24] not in result
+    shown = json.loads(result)
+    assert shown["text"] == "here\n(MCP tool returned an image that could not be stored)"
+    assert len(shown["artifacts"]) == 4
+    for artifact in shown["artifacts"]:
+        assert read(Path(artifact["path"])) == base64.b64decode(PNG)
+        assert Path(artifact["path"]).is_relative_to(tmp_path)
+        assert artifact["prompt"] == "a cat"
+        assert (artifact["model"], artifact["provider"]) == ("7", "mcp:srv")
+
+
+async def test_a_result_that_is_too_long_is_shown_in_part(tmp_path: Path) -> None:
+    session = SimpleNamespace(call_tool=AsyncMock(return_value=texts("word " * 10_000)))
+    wrapper = MCPToolWrapper(session, "srv", tool_def(), artifacts=tmp_path, max_result_bytes=2000)
+    result = await wrapper.execute()
+    assert result.startswith("word word")
+    assert len(result) < 4000
+    (kept,) = files(tmp_path, ".txt")
+    assert read(kept) == b"word " * 10_000
+    assert str(kept) in result
 
 
 async def test_resources_inside_a_result_and_links_are_shown() -> None:
@@ -559,6 +600,15 @@ async def test_resources_are_shown_as_text_and_data_by_its_size() -> None:
         shown = await wrapper.execute()
         assert shown == "one\ntwo\nthree\n[Binary resource: 3 bytes]\n[Binary resource: 5 bytes]"
         session.read_resource.assert_awaited_once_with("f:///r")
+
+
+async def test_data_of_a_resource_is_kept_where_a_folder_is_named(tmp_path: Path) -> None:
+    session = SimpleNamespace(read_resource=AsyncMock(return_value={"contents": [{"blob": b"ABCDE"}]}))
+    wrapper = MCPResourceWrapper(session, "s", {"name": "r", "uri": "f:///r"}, artifacts=tmp_path)
+    shown = await wrapper.execute()
+    (kept,) = files(tmp_path, ".bin")
+    assert read(kept) == b"ABCDE"
+    assert str(kept) in shown
 
 
 async def test_the_messages_of_a_prompt_are_joined() -> None:

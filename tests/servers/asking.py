@@ -9,7 +9,9 @@ Its tools are the demands:
 - ``work(steps)``: report progress so many times, then return;
 - ``seen()``: every message of the client so far, as JSON text.
 
-It has a resource and a prompt, and keeps subscriptions. Versions 2024-11-05 to 2025-11-25 are spoken.
+It has a resource and a prompt, and keeps subscriptions. Versions 2024-11-05 to 2025-11-25 are spoken. With
+``--slow`` it needs a second to start; with ``--restless`` it says that its tools have changed as soon as the
+handshake is over.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import itertools
 import json
 import sys
 import threading
+import time
 from typing import Any
 
 FIXED = ("ask", "tell", "offer", "work", "seen")
@@ -121,6 +124,8 @@ def serve(message: dict[str, Any]) -> None:
 
 
 def main() -> None:
+    if "--slow" in sys.argv:
+        time.sleep(1)
     for line in sys.stdin:
         message = json.loads(line)
         seen.append(message)
@@ -130,6 +135,8 @@ def main() -> None:
                 arrived.notify_all()
         elif "id" in message:
             threading.Thread(target=serve, args=(message,), daemon=True).start()
+        elif message["method"] == "notifications/initialized" and "--restless" in sys.argv:
+            send({"method": "notifications/tools/list_changed"})
 
 
 if __name__ == "__main__":

@@ -1,4 +1,7 @@
-"""The results of the requests that servers make, out of what callbacks return."""
+"""The results of the requests that servers make, out of what callbacks return.
+
+Beside dicts, models of the Python SDK (anything with pydantic's ``model_dump``) are taken.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +23,9 @@ def sampling_result(answer: Any) -> Mapping[str, Any]:
     Raises:
         TypeError: The callback returned no mapping.
     """
-    if isinstance(answer, Mapping):
-        return answer
-    dump = getattr(answer, "model_dump", None)
-    if dump is None:
+    result = _plain(answer)
+    if not isinstance(result, Mapping):
         raise TypeError(f"the sampling callback must return a dict, not {type(answer).__name__}")
-    result: Mapping[str, Any] = dump(mode="json", by_alias=True, exclude_none=True)
     return result
 
 
@@ -36,8 +36,7 @@ def elicitation_result(params: Mapping[str, Any], answer: Any) -> dict[str, Any]
         TypeError: The callback returned neither a dict nor a string.
         ValueError: The action is unknown, or the content does not fit the form.
     """
-    if isinstance(answer, str):
-        answer = {"action": answer}
+    answer = {"action": answer} if isinstance(answer, str) else _plain(answer)
     if not isinstance(answer, Mapping):
         raise TypeError(
             f"the elicitation callback must return a dict or a string, not {type(answer).__name__}"
@@ -89,6 +88,7 @@ def roots_result(roots: Any) -> dict[str, Any]:
 
 
 def _root(root: Any) -> dict[str, Any]:
+    root = _plain(root)
     if isinstance(root, Mapping):
         if not isinstance(root.get("uri"), str):
             raise TypeError("a root needs a 'uri'")
@@ -101,3 +101,9 @@ def _root(root: Any) -> dict[str, Any]:
         path = Path(os.path.abspath(os.path.expanduser(root)))
         return {"uri": path.as_uri(), "name": path.name or str(path)}
     raise TypeError(f"a root must be a path or a dict, not {type(root).__name__}")
+
+
+def _plain(answer: Any) -> Any:
+    """A model as the dict that goes over the wire; anything else as it is."""
+    dump = getattr(answer, "model_dump", None)
+    return answer if dump is None else dump(mode="json", by_alias=True, exclude_none=True)

@@ -156,7 +156,7 @@ class MCPConnection:
         return await self._list("prompts")
 
     async def _list(self, kind: str) -> list[dict[str, Any]]:
-        items: list[dict[str, Any]] = await self._native.list(kind)
+        items: list[dict[str, Any]] = await self._native.read_list(kind)
         return items
 
     async def read_resource(self, uri: str, *, timeout: float | None = None) -> dict[str, Any]:
@@ -285,6 +285,8 @@ class MCPConnection:
     def _offer(self, registry: ToolRegistry | None) -> None:
         """Wrap what the server offers, and register it under names that are free."""
         self._registry = registry
+        # A list may have changed before: what was wrapped then is registered nowhere.
+        self._wrappers = []
         self._refresh()
 
     def _refresh(self) -> None:

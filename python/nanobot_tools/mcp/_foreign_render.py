@@ -1,4 +1,4 @@
-"""Results of sessions that are not ours, brought into the protocol's own form and rendered natively.
+"""Results of sessions that are not ours, brought into the protocol's own form to be rendered natively.
 
 A result may be made of the SDK's models (of either major version), of plain objects, or of dicts. What cannot
 be recognised is shown as its text, since a model can still make something of that. Objects that have no type
@@ -11,13 +11,11 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
-from .. import _native
-from ..base import ToolResult
 from ._foreign import field
 
-__all__ = ["Origin", "call_result", "prompt_result", "resource_result"]
+__all__ = ["call_result", "prompt_result", "resource_result"]
 
 #: Fields of content blocks and resources in the protocol's spelling, and how objects may spell them.
 _FIELDS = {
@@ -33,18 +31,8 @@ _FIELDS = {
 }
 
 
-class Origin(NamedTuple):
-    """Where a result comes from."""
-
-    server: str
-    #: What the model calls the tool, the resource or the prompt.
-    name: str
-    #: The arguments of the call; ``prompt`` and ``model`` are recorded with an image.
-    arguments: Mapping[str, Any]
-
-
-def call_result(result: Any, origin: Origin) -> str:
-    """The result of ``tools/call`` as the model is shown it; a ``ToolResult`` if it is an error."""
+def call_result(result: Any) -> dict[str, Any]:
+    """The result of ``tools/call``."""
     a_dict = isinstance(result, Mapping)
     content = result.get("content") if a_dict else result.content
     structured = field(result, "structuredContent", "structured_content")
@@ -55,24 +43,19 @@ def call_result(result: Any, origin: Origin) -> str:
         made["content"] = _blocks(content)
     if structured is not None:
         made["structuredContent"] = structured
-    return _render("tool", made)
+    return made
 
 
-def resource_result(result: Any, origin: Origin) -> str:
-    """The result of ``resources/read`` as the model is shown it."""
+def resource_result(result: Any) -> dict[str, Any]:
+    """The result of ``resources/read``."""
     contents = result["contents"] if isinstance(result, Mapping) else result.contents
-    return _render("resource", {"contents": [_resource(item) for item in contents]}, origin)
+    return {"contents": [_resource(item) for item in contents]}
 
 
-def prompt_result(result: Any, origin: Origin) -> str:
-    """The result of ``prompts/get`` as the model is shown it."""
+def prompt_result(result: Any) -> dict[str, Any]:
+    """The result of ``prompts/get``."""
     messages = result["messages"] if isinstance(result, Mapping) else result.messages
-    return _render("prompt", {"messages": [_message(item) for item in messages]}, origin)
-
-
-def _render(kind: str, result: dict[str, Any]) -> str:
-    text, is_error = _native.render_mcp_result(kind, result)
-    return ToolResult.error(text) if is_error else text
+    return {"messages": [_message(item) for item in messages]}
 
 
 def _message(message: Any) -> dict[str, Any]:

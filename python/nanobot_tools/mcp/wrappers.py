@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 from .. import _native
-from .._native import CompiledSchema, NativeTool
+from .._native import CompiledSchema, MCPRenderer, NativeTool
 from ..base import Tool, ToolResult, _compiled, _describes_object
+from ..schema import normalize_schema
 from . import _foreign_render
 from ._foreign import Failed, ask, field
 
@@ -47,6 +49,13 @@ class _MCPWrapperBase(Tool):
     _original_schema: dict[str, Any]
     _native_tool: NativeTool | None = None
     _reconnect: _Reconnect | None = None
+    _renderer: MCPRenderer | None = None
+    _artifacts: str | Path | None = None
+    _max_result_bytes: int | None = None
+
+    def _keep(self, artifacts: str | Path | None, max_result_bytes: int | None) -> None:
+        self._artifacts = artifacts
+        self._max_result_bytes = max_result_bytes
 
     def _describe(
         self,
@@ -60,7 +69,7 @@ class _MCPWrapperBase(Tool):
         self._server_name = server_name
         self._name = _native.mcp_name(self._kind, server_name, name)
         self._description = description
-        self._parameters = _native.normalise_openai(schema)
+        self._parameters = normalize_schema(schema)
         self._original_schema = schema if _describes_object(schema) else self._parameters
 
     @classmethod
@@ -131,10 +140,18 @@ class _MCPWrapperBase(Tool):
     async def _ask(
         self,
         timeout: float | None,
-        arguments: Mapping[str, Any],
+        arguments: dict[str, Any],
         request: Callable[[Any], Any],
-        render: Callable[[Any, _foreign_render.Origin], str],
+        result: Callable[[Any], dict[str, Any]],
     ) -> str:
+        """Make a request and show its reply.
+
+        Args:
+            timeout: Seconds for each attempt.
+            arguments: Those of the call, of which an image's record tells.
+            request: Makes the request on a session.
+            result: Brings the reply into the protocol's form.
+        """
         reconnect = None if self._reconnect is None else self._take_over
         try:
             reply = await ask(
@@ -143,7 +160,13 @@ class _MCPWrapperBase(Tool):
         except Failed as failed:
             return failed.result
         try:
-            return render(reply, _foreign_render.Origin(self._server_name, self._name, arguments))
+            if self._renderer is None:
+                self._renderer = MCPRenderer(
+                    self._kind, self._server_name, self._name, self._artifacts, self._max_result_bytes
+                )
+            shown = self._renderer.render(result(reply), arguments)
+            text, is_error = shown if type(shown) is tuple else await shown
+            return ToolResult.error(text) if is_error else text
         except Exception as exc:
             kind = type(exc).__name__
             _log.warning("MCP %s %r returned malformed content: %s", self._kind, self._name, kind)
@@ -182,17 +205,28 @@ class MCPToolWrapper(_MCPWrapperBase):
         tool_def: The tool as the server lists it: an object or a dict with ``name``, ``description``,
             ``inputSchema`` and perhaps ``annotations``.
         tool_timeout: Seconds that a call may take. With a connection whose entry says the same, calls are
-            made natively.
+            made natively, and what the entry says of results holds.
+        artifacts: Folder for images, audio and other data of results; by default the user's own.
+        max_result_bytes: Length from which a text is kept in a file and the model is shown a preview;
+            by default none is.
     """
 
     _kind = "tool"
     _asks_for = "tool call"
 
     def __init__(
-        self, session: ClientSession, server_name: str, tool_def: MCPToolDefinition, tool_timeout: float = 30
+        self,
+        session: ClientSession,
+        server_name: str,
+        tool_def: MCPToolDefinition,
+        tool_timeout: float = 30,
+        *,
+        artifacts: str | Path | None = None,
+        max_result_bytes: int | None = None,
     ) -> None:
         name = str(_required(tool_def, "name"))
         self._original_name = name
+        self._keep(artifacts, max_result_bytes)
         self._tool_timeout = tool_timeout
         self._hinted_read_only = (
             field(field(tool_def, "annotations"), "readOnlyHint", "read_only_hint") is True
@@ -241,16 +275,27 @@ class MCPResourceWrapper(_MCPWrapperBase):
         resource_def: The resource as the server lists it: an object or a dict with ``uri``, ``name`` and
             ``description``.
         resource_timeout: Seconds that reading may take.
+        artifacts: Folder for images, audio and other data of results. By default only its size is shown.
+        max_result_bytes: Length from which a text is kept in a file and the model is shown a preview;
+            by default none is.
     """
 
     _kind = "resource"
     _asks_for = "resource read"
 
     def __init__(
-        self, session: ClientSession, server_name: str, resource_def: Resource, resource_timeout: float = 30
+        self,
+        session: ClientSession,
+        server_name: str,
+        resource_def: Resource,
+        resource_timeout: float = 30,
+        *,
+        artifacts: str | Path | None = None,
+        max_result_bytes: int | None = None,
     ) -> None:
         name = str(_required(resource_def, "name"))
         self._uri = _required(resource_def, "uri")
+        self._keep(artifacts, max_result_bytes)
         self._resource_timeout = resource_timeout
         self._describe(
             session,
@@ -287,16 +332,27 @@ class MCPPromptWrapper(_MCPWrapperBase):
         prompt_def: The prompt as the server lists it: an object or a dict with ``name``, ``description`` and
             ``arguments``, each of which has ``name``, ``description`` and ``required``.
         prompt_timeout: Seconds that getting the prompt may take.
+        artifacts: Folder for images, audio and other data of results. By default only its size is shown.
+        max_result_bytes: Length from which a text is kept in a file and the model is shown a preview;
+            by default none is.
     """
 
     _kind = "prompt"
     _asks_for = "prompt call"
 
     def __init__(
-        self, session: ClientSession, server_name: str, prompt_def: Prompt, prompt_timeout: float = 30
+        self,
+        session: ClientSession,
+        server_name: str,
+        prompt_def: Prompt,
+        prompt_timeout: float = 30,
+        *,
+        artifacts: str | Path | None = None,
+        max_result_bytes: int | None = None,
     ) -> None:
         name = str(_required(prompt_def, "name"))
         self._prompt_name = name
+        self._keep(artifacts, max_result_bytes)
         self._prompt_timeout = prompt_timeout
         properties: dict[str, Any] = {}
         required: list[str] = []

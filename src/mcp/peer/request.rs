@@ -70,7 +70,7 @@ impl What {
     pub(super) fn remote(&self, error: RpcError) -> Error {
         let RpcError { code, message, data } = error;
         let text = self.failed(&format!("{message} [code {code}]"));
-        Error::Remote { rpc_code: code, message, text, data }
+        Error::Remote { rpc_code: code, message, text, data: data.map(Box::new) }
     }
 }
 

@@ -39,7 +39,7 @@ pub(super) const MAX_EVENT: usize = 64 << 20;
 const EXCERPT: usize = 300;
 /// How much of it is read, and how long it is waited for.
 const REFUSAL: usize = 1 << 20;
-const REFUSAL_PATIENCE: Duration = Duration::from_secs(2);
+const REFUSAL_PATIENCE: Duration = Duration::from_secs(1);
 /// How long other messages wait for `notifications/initialized` to be taken.
 const GATE: Duration = Duration::from_secs(5);
 

@@ -6,7 +6,10 @@ use std::{
     sync::atomic::{AtomicUsize, Ordering},
 };
 
-use tokio::net::{TcpListener, TcpStream};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+};
 
 use super::*;
 use crate::{
@@ -228,6 +231,37 @@ async fn a_proxy_that_refuses_is_named_without_its_password() {
     assert_eq!((connect.method.as_str(), connect.target.as_str()), ("CONNECT", "h.example:443"));
 }
 
+/// A SOCKS proxy is given the name, however its scheme is spelled.
+#[tokio::test]
+async fn a_socks_proxy_is_given_the_name() {
+    let target = Server::start(|_, wire: Wire| wire.json("{}")).await;
+    for scheme in ["socks5", "socks5h"] {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let env = [("ALL_PROXY", format!("{scheme}://{}", listener.local_addr().unwrap()))];
+        let address = target.address;
+        let proxy = crate::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut greeting = [0; 3];
+            stream.read_exact(&mut greeting).await.unwrap();
+            stream.write_all(&[5, 0]).await.unwrap();
+            // Version, connect, reserved, a name, its length.
+            let mut head = [0; 5];
+            stream.read_exact(&mut head).await.unwrap();
+            assert_eq!(head[..4], [5, 1, 0, 3]);
+            let mut name = vec![0; usize::from(head[4]) + 2];
+            stream.read_exact(&mut name).await.unwrap();
+            stream.write_all(&[5, 0, 0, 1, 0, 0, 0, 0, 0, 0]).await.unwrap();
+            let mut onward = TcpStream::connect(address).await.unwrap();
+            crate::spawn(async move { tokio::io::copy_bidirectional(&mut stream, &mut onward).await });
+            name.truncate(usize::from(head[4]));
+            String::from_utf8(name).unwrap()
+        });
+        let client = client(Policy::default(), names(&[]), &env);
+        assert_eq!(text(&client, "http://only-the-proxy-knows.example/").await.unwrap(), "200 {}");
+        assert_eq!(proxy.await.unwrap(), "only-the-proxy-knows.example");
+    }
+}
+
 /// The connection of a request is used for the next.
 #[tokio::test]
 async fn connections_are_used_again() {
@@ -294,6 +328,7 @@ async fn a_server_without_tls_is_told_as_such() {
     let error = text(&local(), &format!("https://127.0.0.1:{port}/")).await.unwrap_err();
     answer.await.unwrap();
     assert_eq!((error.kind, error.sent), (NetErrorKind::Tls, false), "{error}");
+    assert!(error.to_string().contains("TLS with https://127.0.0.1"), "{error}");
 }
 
 /// A faulty header costs the entry, with a text that names it and not its value.

@@ -177,12 +177,13 @@ impl<'a> Cleaner<'a> {
             (Holds::Schemas, Value::Array(list)) if !list.is_empty() => {
                 Some(Value::Array(list.iter().map(|item| self.schema(item, at.below(), true)).collect()))
             }
-            (Holds::NamedSchemas, Value::Object(named)) => {
-                let named = named.iter().map(|(name, value)| {
-                    let names = keyword == "dependencies" && value.is_array();
-                    (name.clone(), if names { value.clone() } else { self.schema(value, at.below(), true) })
+            (Holds::NamedSchemas, Value::Object(members)) => {
+                let members = members.iter().map(|(name, value)| {
+                    let is_list = keyword == "dependencies" && value.is_array();
+                    let value = if is_list { value.clone() } else { self.schema(value, at.below(), true) };
+                    (name.clone(), value)
                 });
-                Some(Value::Object(named.collect()))
+                Some(Value::Object(members.collect()))
             }
             (Holds::Data, value) => data(keyword, value, map),
             _ => None,
@@ -211,27 +212,37 @@ impl<'a> Cleaner<'a> {
                 return None;
             }
         };
+        let rest = rest.filter(|rest| rest.is_object() || rest.is_boolean());
+        if self.wishes.tuples && keyword == "items" && value.is_array() == map.contains_key("prefixItems") {
+            return None;
+        }
+        if self.wishes.tuples && !first.is_empty() {
+            let mut out = Vec::new();
+            if keyword == "prefixItems" || value.is_array() {
+                let first = first.iter().map(|item| self.schema(item, at.below(), true)).collect();
+                out.extend(named("prefixItems", Value::Array(first)));
+            }
+            // The rest has a place of its own in the new form.
+            if keyword == "items" {
+                match rest {
+                    Some(rest @ Value::Object(_)) => {
+                        out.extend(named("items", self.schema(rest, at.below(), true)));
+                    }
+                    Some(closed @ Value::Bool(false)) => out.extend(named("items", closed.clone())),
+                    _ => {}
+                }
+            }
+            return (keyword != "additionalItems").then_some(out);
+        }
         // Once for all three keywords, where the tuple stands.
         if !std::ptr::eq(value, map.get("prefixItems").or_else(|| map.get("items"))?) {
             return None;
         }
         let mut schemas: Vec<Value> = first.iter().map(|item| self.schema(item, at.below(), true)).collect();
-        let rest = rest.filter(|rest| rest.is_object() || rest.is_boolean());
-        if self.wishes.tuples && !schemas.is_empty() {
-            let mut tuple = named("prefixItems", Value::Array(schemas));
-            match rest {
-                Some(rest @ Value::Object(_)) => {
-                    tuple.push(("items".to_owned(), self.schema(rest, at.below(), true)));
-                }
-                Some(closed @ Value::Bool(false)) => tuple.push(("items".to_owned(), closed.clone())),
-                _ => {}
-            }
-            return Some(tuple);
-        }
         self.loosened = true;
         let count = schemas.len() as u64;
         let closed = rest == Some(&Value::Bool(false));
-        let full = map.get("maxItems").and_then(Value::as_f64).is_some_and(|max| max <= schemas.len() as f64);
+        let full = map.get("maxItems").and_then(Value::as_u64).is_some_and(|most| most <= count);
         match rest {
             Some(rest @ Value::Object(_)) => schemas.push(self.schema(rest, at.below(), true)),
             _ if closed || full => {}
@@ -290,8 +301,8 @@ fn data(keyword: &str, value: &Value, map: &Object) -> Option<Value> {
         "type" => return types(value),
         "required" => return names(value),
         "enum" => value.as_array().is_some_and(|values| !values.is_empty()),
-        "title" | "description" | "pattern" | "format" | "$comment" | "$id" | "$schema" => value.is_string(),
-        "contentEncoding" | "contentMediaType" => value.is_string(),
+        "title" | "description" | "pattern" | "format" | "$comment" | "$id" | "$schema"
+        | "contentEncoding" | "contentMediaType" => value.is_string(),
         "uniqueItems" => value.is_boolean(),
         // Draft 4 wrote `minimum: 1, exclusiveMinimum: true`.
         "minimum" if map.get("exclusiveMinimum") == Some(&Value::Bool(true)) => return None,

@@ -21,6 +21,9 @@ const TOGETHER: [&[&str]; 3] = [
 pub(super) fn fold(schema: &mut Object, depth: usize) -> bool {
     let mut loosened = false;
     let mut nullable = false;
+    // A list beside the union or the types, in which null is missing, excluded it.
+    let excluded =
+        schema.get("enum").and_then(Value::as_array).is_some_and(|list| !list.contains(&Value::Null));
     for _ in 0..MAX_FOLDS {
         let folded = fold_types(schema) | fold_union(schema, &mut loosened);
         if !folded {
@@ -30,12 +33,11 @@ pub(super) fn fold(schema: &mut Object, depth: usize) -> bool {
     }
     if nullable {
         schema.insert("nullable".to_owned(), Value::Bool(true));
+        loosened |= excluded;
         if let Some(Value::Array(values)) = schema.get_mut("enum") {
-            let before = values.len();
             values.retain(|value| !value.is_null());
-            let empty = values.is_empty();
-            loosened |= values.len() == before;
-            if empty {
+            if values.is_empty() {
+                loosened = true;
                 schema.shift_remove("enum");
             }
         }

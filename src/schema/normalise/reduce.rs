@@ -228,14 +228,16 @@ impl Reducer {
             }
             if let Some(kind) = &kind
                 && !branch.contains_key("type")
-                && !(branch.contains_key("$ref") && !self.gemini())
+                && (self.gemini() || !branch.contains_key("$ref"))
             {
                 branch.insert("type".to_owned(), kind.clone());
             }
             match self.child(Value::Object(branch), depth + 1) {
                 Value::Object(mut nested) if nested.len() == 1 && nested.contains_key("anyOf") => {
                     if let Some(Value::Array(nested)) = nested.shift_remove("anyOf") {
-                        nested.into_iter().for_each(|branch| add(branch, &mut null));
+                        for branch in nested {
+                            add(branch, &mut null);
+                        }
                     }
                 }
                 branch => add(branch, &mut null),
@@ -264,6 +266,20 @@ impl Reducer {
             schema.shift_remove(keyword);
         }
         if self.gemini() {
+            if list.len() > 1 {
+                // Nothing may stand beside `anyOf`.
+                if let Some(description) = schema.get("description") {
+                    for branch in list.iter_mut().filter_map(Value::as_object_mut) {
+                        if !branch.contains_key("anyOf") {
+                            branch.entry("description").or_insert_with(|| description.clone());
+                            // Last, as where it is set first.
+                            if let Some(nullable) = branch.shift_remove("nullable") {
+                                branch.insert("nullable".to_owned(), nullable);
+                            }
+                        }
+                    }
+                }
+            }
             if null && !list.iter().any(|branch| branch.get("nullable") == Some(&Value::Bool(true))) {
                 match list.first_mut().and_then(Value::as_object_mut) {
                     Some(first) => {
@@ -273,14 +289,6 @@ impl Reducer {
                 }
             }
             if list.len() > 1 {
-                // Nothing may stand beside `anyOf`.
-                if let Some(description) = schema.get("description") {
-                    for branch in list.iter_mut().filter_map(Value::as_object_mut) {
-                        if !branch.contains_key("anyOf") {
-                            branch.entry("description").or_insert_with(|| description.clone());
-                        }
-                    }
-                }
                 return Object::from_iter([("anyOf".to_owned(), Value::Array(list))]);
             }
         } else if null {
@@ -293,7 +301,11 @@ impl Reducer {
                     schema.entry(keyword).or_insert(value);
                 }
                 if self.gemini() {
-                    schema.retain(|keyword, _| gemini_knows(keyword));
+                    let kind = schema.get("type").and_then(Value::as_str).unwrap_or_default().to_owned();
+                    for_gemini(&mut schema, &kind, None);
+                    if let Some(nullable) = schema.shift_remove("nullable") {
+                        schema.insert("nullable".to_owned(), nullable);
+                    }
                 }
                 return schema;
             }

@@ -108,3 +108,127 @@ fn depth_is_bounded() {
     let out = normalise_openai(&schema);
     assert_eq!(out.to_string().matches("properties").count(), MAX_DEPTH);
 }
+
+fn property(schema: &Value, profile: Profile) -> Value {
+    let mut root = json!({"type": "object", "$defs": {"A": {"type": "string"}, "T": {"type": "object",
+        "properties": {"next": {"$ref": "#/$defs/T"}}}}});
+    root["properties"] = json!({"x": schema});
+    normalise(&root, profile)["properties"]["x"].take()
+}
+
+#[test]
+fn a_reference_stands_alone_and_keeps_its_description() {
+    let described = json!({"$ref": "#/$defs/A", "description": "d"});
+    let around = json!({"anyOf": [{"$ref": "#/$defs/A"}], "description": "d"});
+    assert_eq!(property(&described, Profile::OpenAi), around);
+    assert_eq!(property(&described, Profile::Moonshot), around);
+    assert_eq!(property(&described, Profile::Anthropic), described);
+    assert_eq!(property(&described, Profile::Gemini), json!({"description": "d", "type": "string"}));
+}
+
+#[test]
+fn arrays_say_what_their_elements_are() {
+    let closed = json!({"type": "array", "items": [{"type": "string"}, {"type": "integer"}], "additionalItems": false});
+    let elements = json!({"anyOf": [{"type": "string"}, {"type": "integer"}]});
+    for profile in [Profile::OpenAi, Profile::Gemini, Profile::Moonshot] {
+        let out = property(&closed, profile);
+        assert_eq!((&out["items"], &out["maxItems"]), (&elements, &json!(2)), "{profile}");
+    }
+    let tuple = property(&closed, Profile::Anthropic);
+    assert_eq!(tuple["prefixItems"], json!([{"type": "string"}, {"type": "integer"}]));
+    assert_eq!(tuple["items"], json!(false));
+    let bare = json!({"type": "array"});
+    assert_eq!(property(&bare, Profile::OpenAi), json!({"type": "array", "items": {}}));
+    assert_eq!(property(&bare, Profile::Moonshot), bare);
+    assert!(property(&bare, Profile::Gemini)["items"]["anyOf"].is_array());
+}
+
+#[test]
+fn gemini_gets_only_what_it_knows() {
+    let union = json!({"description": "d", "oneOf": [{"const": "a"}, {"type": "integer", "exclusiveMinimum": 0,
+        "format": "uint8"}, {"type": "null"}]});
+    assert_eq!(
+        property(&union, Profile::Gemini),
+        json!({"anyOf": [{"type": "string", "enum": ["a"], "description": "d", "nullable": true},
+            {"type": "integer", "minimum": 0, "description": "d"}]})
+    );
+    assert_eq!(
+        property(json!({"type": "integer", "enum": [1, 2]}), Profile::Gemini),
+        json!({"type": "integer", "description": "One of: 1, 2"})
+    );
+    let object = json!({"type": "object", "properties": {"t": {"$ref": "#/$defs/T"}}, "required": ["t", "gone"],
+        "additionalProperties": false});
+    assert_eq!(
+        property(&object, Profile::Gemini),
+        json!({"type": "object", "properties": {"t": {"type": "object", "properties": {"next":
+            {"type": "object"}}}}, "required": ["t"]})
+    );
+}
+
+#[test]
+fn moonshot_has_a_type_everywhere_and_none_beside_a_union() {
+    for (schema, wanted) in [
+        (
+            json!({"description": "d"}),
+            json!({"description": "d", "type": ["string", "number", "boolean", "object", "array", "null"]}),
+        ),
+        (json!({"enum": ["a", "b"]}), json!({"type": "string", "enum": ["a", "b"]})),
+        (
+            json!({"type": "string", "description": "d", "anyOf": [{"minLength": 1}, {"maxLength": 9}]}),
+            json!({"description": "d", "anyOf": [{"type": "string", "minLength": 1}, {"type": "string", "maxLength": 9}]}),
+        ),
+        (
+            json!({"type": ["string", "null"], "maxLength": 3}),
+            json!({"anyOf": [{"type": "string", "maxLength": 3}, {"type": "null"}]}),
+        ),
+        (json!({"type": ["string", "null"]}), json!({"type": ["string", "null"]})),
+        (
+            json!({"allOf": [{"$ref": "#/$defs/A"}], "nullable": true}),
+            json!({"anyOf": [{"$ref": "#/$defs/A"}, {"type": "null"}]}),
+        ),
+    ] {
+        assert_eq!(property(&schema, Profile::Moonshot), wanted);
+    }
+}
+
+#[test]
+fn a_name_that_anthropic_refuses_is_mentioned_instead() {
+    let schema = json!({"type": "object", "description": "Lists.", "properties": {"filter[id]": {"type": "string"},
+        "limit": {"type": "integer"}}, "required": ["filter[id]"], "additionalProperties": false});
+    assert_eq!(
+        normalise(&schema, Profile::Anthropic),
+        json!({"type": "object", "description": "Lists. Further properties: \"filter[id]\".",
+            "properties": {"limit": {"type": "integer"}}, "required": []})
+    );
+}
+
+#[test]
+fn the_tags_of_a_union_at_the_root_become_an_enum() {
+    let branch = |tag: &str, name: &str| {
+        json!({"type": "object", "properties": {"kind": {"const": tag}, name: {"type": "string"}},
+            "required": ["kind", name], "additionalProperties": false})
+    };
+    let out = normalise_openai(&json!({"oneOf": [branch("a", "x"), branch("b", "y")]}));
+    assert_eq!(
+        out,
+        json!({"properties": {"kind": {"enum": ["a", "b"]}, "x": {"type": "string"}, "y": {"type": "string"}},
+            "required": ["kind"], "type": "object"})
+    );
+}
+
+#[test]
+fn what_is_loosened_under_a_negation_does_not_tighten() {
+    let out = property(
+        json!({"type": "object", "not": {"properties": {"y": {"$ref": "#/nowhere"}}}}),
+        Profile::OpenAi,
+    );
+    assert!(out.get("not").is_none(), "{out}");
+}
+
+#[test]
+fn references_that_lead_to_themselves_alone_admit_anything() {
+    let schema = json!({"type": "object", "properties": {"x": {"$ref": "#/$defs/A"}},
+        "$defs": {"A": {"$ref": "#/$defs/B"}, "B": {"anyOf": [{"$ref": "#/$defs/A"}]}}});
+    let out = normalise_openai(&schema);
+    assert_eq!(out["$defs"], json!({"A": {}, "B": {}}));
+}

@@ -22,18 +22,20 @@ impl Shared {
     ) {
         gate.pass().await;
         let mut unknown = self.attempt(&exchange, &message, first).await;
-        if let Some((sent, _)) = unknown {
+        if let Some((sent, refusal)) = unknown {
             // The request was not run, since the session it was for is none. Once more, then, in a new one.
-            match Arc::clone(&self).renewed(sent.generation).await {
-                Ok(()) => unknown = self.attempt(&exchange, &message, first).await,
+            unknown = match Arc::clone(&self).renewed(sent.generation).await {
+                Ok(()) => self.attempt(&exchange, &message, first).await,
+                // Then it was about who may ask after all.
+                Err(_) if matches!(refusal.status, 401 | 403) => Some((sent, refusal)),
                 Err(why) => {
                     let text = format!(
                         "the server no longer knows the session, and initialising again failed: {why}"
                     );
                     exchange.fail(Failure::NotSent(text));
-                    unknown = None;
+                    None
                 }
-            }
+            };
         }
         if let Some((_, refusal)) = unknown {
             exchange.fail(refusal.failure);

@@ -18,12 +18,15 @@ use crate::net::{
 
 /// How long to wait before a stream is taken up, unless the server says.
 pub(super) const RETRY: Duration = Duration::from_secs(1);
-/// What a server may ask for at most.
+/// What a server may ask for at least and at most.
+const MIN_RETRY: Duration = Duration::from_millis(10);
 const MAX_RETRY: Duration = Duration::from_secs(300);
 /// Between attempts that bring nothing.
 const MAX_BACKOFF: Duration = Duration::from_secs(30);
 /// Attempts that bring no event, one after the other, before a reply is given up.
 const ATTEMPTS: u32 = 6;
+/// A stream that was open for so long was of use, whatever came: something on the way may end idle ones.
+const LASTED: Duration = Duration::from_secs(5);
 /// How long after its reply a stream may still bring something, and end, before it is dropped.
 const LINGER: Duration = Duration::from_secs(1);
 
@@ -42,7 +45,7 @@ pub(super) struct Stream {
     pub(super) retry: Option<Duration>,
     /// Whether the reply was among the events.
     pub(super) answered: bool,
-    /// Whether the last response brought anything: an event, an id, a time to wait.
+    /// Whether the last response was of use: it brought an event or an id, or was open for a while.
     pub(super) progress: bool,
 }
 
@@ -51,6 +54,7 @@ impl Stream {
     pub(super) async fn read(&mut self, response: &mut Response, deliver: impl Fn(Event) -> bool) -> End {
         let mut parser = Parser::new(MAX_EVENT);
         self.progress = false;
+        let opened = Instant::now();
         let mut leave: Option<Instant> = None;
         let end = loop {
             let chunk = match leave {
@@ -77,6 +81,7 @@ impl Stream {
             self.progress |= self.last_id.as_deref() != Some(id);
             self.last_id = Some(id.to_owned());
         }
+        self.progress |= opened.elapsed() >= LASTED;
         self.retry = parser.retry().or(self.retry);
         // A server that forgets the last blank line has said all there is, if it is whole.
         if matches!(end, End::Closed)
@@ -90,7 +95,7 @@ impl Stream {
 
     /// How long to wait before attempt number `attempt`, from 0.
     pub(super) fn pause(&self, attempt: u32) -> Duration {
-        let retry = self.retry.unwrap_or(RETRY).min(MAX_RETRY);
+        let retry = self.retry.unwrap_or(RETRY).clamp(MIN_RETRY, MAX_RETRY);
         if attempt == 0 {
             return retry;
         }

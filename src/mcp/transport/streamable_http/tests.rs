@@ -478,6 +478,34 @@ async fn a_session_that_cannot_be_renewed_fails_the_calls() {
     }
 }
 
+/// What looked like a lost session and is a question of who may ask is told as that.
+#[tokio::test]
+async fn a_refusal_for_want_of_credentials_keeps_its_challenge() {
+    let extra = "WWW-Authenticate: Bearer error=\"invalid_token\"\r\n";
+    let expired = Arc::new(AtomicUsize::new(0));
+    let at_server = Arc::clone(&expired);
+    let server = Server::start(move |seen: Seen, wire: Wire| {
+        let expired = at_server.load(Ordering::SeqCst) > 0;
+        async move {
+            match seen.rpc().as_str() {
+                _ if expired => wire.answer(401, "text/plain", extra, "the session token has expired").await,
+                "initialize" => {
+                    wire.answer(200, "application/json", "Mcp-Session-Id: x\r\n", reply(&seen)).await
+                }
+                _ => wire.answer(202, "", "", "").await,
+            }
+        }
+    })
+    .await;
+    let (carrier, recorder) = connect(&server);
+    handshake(&carrier, &recorder, false).await;
+    eventually("the end of the handshake", || server.seen().len() == 2).await;
+    expired.store(1, Ordering::SeqCst);
+    request(&carrier, 1, "tools/call");
+    let outcome = recorder.outcome(1).await;
+    assert!(matches!(outcome, Err(Failure::Http { status: 401, challenge: Some(_), .. })), "{outcome:?}");
+}
+
 /// A refusal that has nothing to do with a session is the call's alone.
 #[tokio::test]
 async fn a_refusal_without_a_session_is_no_lost_session() {
