@@ -67,8 +67,8 @@ bench: $(PACKAGE) $(REFERENCE_READY) $(NODE_SERVERS) $(FLOOR)
 conformance: $(PACKAGE) $(SUITES)
 	$(BIN)/python tests/conformance/run.py
 
-# Minutes for each target, which share the machine's time one after the other. A crash is kept in fuzz/artifacts; what
-# was found belongs into tests/corpus, where `cargo test` replays it. Sanitizers want a nightly toolchain.
+# Minutes for each target, one after the other. A crash is kept in fuzz/artifacts; the input belongs into tests/corpus,
+# where `cargo test` replays it. Sanitizers want a nightly toolchain.
 FUZZ_MINUTES ?= 10
 FUZZ_TARGETS ?= stdio sse schema render
 fuzz:

@@ -1,4 +1,5 @@
-//! Real servers, where npm has put them (`node_modules` in the root of the package).
+//! Servers of others: that of the Rust SDK, and where npm has put it server-everything (`tests/node`).
+//! `test_mcp_real_servers.py` calls many more.
 
 #[path = "servers/support.rs"]
 mod support;
@@ -6,17 +7,39 @@ mod support;
 use std::{path::Path, sync::Arc};
 
 use nanobot_tools::{
-    CallContext, Tool,
+    CallContext, Progress, Tool,
     mcp::{Connection, ServerConfig, connect},
 };
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use support::{gone, tool};
+use support::{gone, server, tool};
 
 async fn call(connection: &Connection, name: &str, arguments: Value, context: CallContext) -> String {
     let Value::Object(arguments) = arguments else { panic!("arguments are objects") };
     let output = tool(connection, name).call(arguments.into(), context).await.unwrap();
     output.as_text().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn the_rust_sdks_server_is_understood_in_both_eras() {
+    for (pinned, agreed) in
+        [(None, "2026-07-28"), (Some("2025-06-18"), "2025-06-18"), (Some("2024-11-05"), "2024-11-05")]
+    {
+        let entry = json!({"command": server("rmcp_server"), "protocol": pinned});
+        let connection = connect("rs", ServerConfig::from_json("rs", &entry).unwrap()).await.unwrap();
+        assert_eq!(connection.protocol_version(), agreed);
+        assert_eq!(connection.instructions(), Some("Ask for what you need."));
+        let names: Vec<String> = connection.tools().iter().map(|tool| tool.raw_name().to_owned()).collect();
+        assert_eq!(names, ["echo", "ask", "count", "region"]);
+        assert_eq!(call(&connection, "echo", json!({"text": "hi"}), CallContext::default()).await, "hi");
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let sink = Arc::clone(&seen);
+        let progress = Some(Arc::new(move |p: Progress| sink.lock().push(p.progress)) as _);
+        let context = CallContext { progress, ..CallContext::default() };
+        assert_eq!(call(&connection, "count", json!({"to": 3}), context).await, "3");
+        assert_eq!(*seen.lock(), [1.0, 2.0, 3.0]);
+        connection.close().await;
+    }
 }
 
 #[tokio::test]

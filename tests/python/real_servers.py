@@ -12,11 +12,12 @@ import os
 import shutil
 import socket
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 
@@ -119,7 +120,7 @@ def servers(name: str, folder: Path) -> Real:
             command = [*python("servers", "mcp-server-time"), "--local-timezone", "UTC"]
             return Real(command, MODERN, "mcp-time")
         case "fetch":
-            command = [*python("servers", "mcp-server-fetch"), "--ignore-robots-txt"]
+            command = [*python("servers", "mcp-server-fetch"), "--ignore-robots-txt", "--allow-private-ips"]
             return Real(command, MODERN, "mcp-fetch")
         case "sqlite":
             command = [*python("servers-sdk1", "mcp-server-sqlite"), "--db-path", str(folder / "data.db")]
@@ -149,29 +150,39 @@ def everything_over(mode: str) -> Iterator[str]:
     """server-everything as it listens: the address of ``"sse"`` or ``"streamableHttp"``."""
     program, script = node("server-everything")
     command = [program, "--import", str(LOOPBACK), script, mode]
+    words = ""
     for _ in range(3):
         port = free_port()
         # `get-env` gives all of its environment to whoever asks.
         env = {"PATH": os.environ["PATH"], "PORT": str(port)}
-        process = subprocess.Popen(
-            command, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
-        try:
-            deadline = time.monotonic() + GENEROUS
+        with tempfile.TemporaryFile() as said, running(command, env, said) as process:
+            deadline = time.monotonic() + GENEROUS / 2
             while process.poll() is None and not accepts(port) and time.monotonic() < deadline:
                 time.sleep(0.05)
             # Another program may have been quicker to take the port: then this one has ended.
             if process.poll() is None and accepts(port):
                 yield f"http://127.0.0.1:{port}/{'sse' if mode == 'sse' else 'mcp'}"
                 return
-        finally:
-            process.terminate()
-            try:
-                process.wait(10)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-    pytest.fail(f"server-everything does not listen over {mode}")
+            said.seek(0)
+            words = said.read().decode(errors="replace")
+    pytest.fail(f"server-everything does not listen over {mode}; it said: {words}")
+
+
+@contextlib.contextmanager
+def running(command: list[str], env: dict[str, str], said: IO[bytes]) -> Iterator[subprocess.Popen[bytes]]:
+    """A process for the length of the block."""
+    process = subprocess.Popen(
+        command, env=env, stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.STDOUT
+    )
+    try:
+        yield process
+    finally:
+        process.terminate()
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
 
 
 @contextlib.contextmanager

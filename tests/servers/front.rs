@@ -34,6 +34,8 @@ pub(crate) enum Style {
 #[derive(Debug)]
 struct Exchange {
     id: Value,
+    /// Everything before the body.
+    head: String,
     stream: TcpStream,
     begun: bool,
     /// Tells the connection's thread whether it may read on, or has to close.
@@ -81,7 +83,7 @@ pub(crate) fn open(style: Style, mode: &str) {
     let path = if style == Style::Legacy { "sse" } else { "mcp" };
     println!("http://{}/{path}", listener.local_addr().expect("it is bound"));
     // Ends with whoever started it.
-    std::thread::spawn(|| {
+    thread(|| {
         let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
         exit(0);
     });
@@ -93,12 +95,17 @@ pub(crate) fn open(style: Style, mode: &str) {
         front.shared = Arc::clone(&shared);
     });
     let mode: Arc<str> = mode.into();
-    std::thread::spawn(move || {
+    thread(move || {
         for stream in listener.incoming().flatten() {
             let (sender, shared, mode) = (sender.clone(), Arc::clone(&shared), Arc::clone(&mode));
-            std::thread::spawn(move || serve(stream, style, &mode, &sender, &shared));
+            thread(move || serve(stream, style, &mode, &sender, &shared));
         }
     });
+}
+
+#[expect(clippy::disallowed_methods, reason = "this program is not the package")]
+fn thread(body: impl FnOnce() + Send + 'static) {
+    std::thread::spawn(body);
 }
 
 /// The next message of the client, and whether it is a request that is now being handled.
@@ -246,6 +253,11 @@ fn events_to(id: &Value, pieces: &[&[u8]]) {
     });
 }
 
+/// The head of the request that is being handled, over Streamable HTTP.
+pub(crate) fn head() -> String {
+    front(|front| front.find(&Value::Null).map(|exchange| exchange.head.clone())).unwrap_or_default()
+}
+
 /// The end of the response to the request that is being handled.
 pub(crate) fn finish() {
     finish_of(&Value::Null);
@@ -318,6 +330,7 @@ const STREAM: &str = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charse
     Mcp-Session-Id: one\r\nConnection: close\r\n\r\n";
 
 struct Request {
+    head: String,
     method: String,
     path: String,
     last_event: Option<String>,
@@ -329,10 +342,12 @@ fn request(input: &mut impl BufRead) -> Option<Request> {
     input.read_line(&mut line).ok()?;
     let mut words = line.split_whitespace().map(str::to_owned);
     let (method, path) = (words.next()?, words.next()?);
+    let mut head = line.clone();
     let (mut length, mut last_event) = (0, None);
     loop {
         line.clear();
         input.read_line(&mut line).ok()?;
+        head.push_str(&line);
         let Some((name, value)) = line.trim_end().split_once(':') else { break };
         match name.to_ascii_lowercase().as_str() {
             "content-length" => length = value.trim().parse().ok()?,
@@ -342,7 +357,7 @@ fn request(input: &mut impl BufRead) -> Option<Request> {
     }
     let mut body = vec![0; length];
     input.read_exact(&mut body).ok()?;
-    Some(Request { method, path, last_event, body: String::from_utf8_lossy(&body).into_owned() })
+    Some(Request { head, method, path, last_event, body: String::from_utf8_lossy(&body).into_owned() })
 }
 
 type Input = mpsc::Sender<(String, Option<Exchange>)>;
@@ -380,7 +395,13 @@ fn post(stream: &mut TcpStream, style: Style, mode: &str, request: &Request, inp
     if style != Style::Legacy && awaits {
         let (done, end) = mpsc::channel();
         let Ok(writing) = stream.try_clone() else { return false };
-        let exchange = Exchange { id: message["id"].clone(), stream: writing, begun: false, done };
+        let exchange = Exchange {
+            id: message["id"].clone(),
+            head: request.head.clone(),
+            stream: writing,
+            begun: false,
+            done,
+        };
         return input.send((request.body.clone(), Some(exchange))).is_ok() && end.recv().unwrap_or(false);
     }
     let answered = match mode {

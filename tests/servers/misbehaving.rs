@@ -101,6 +101,7 @@ impl Server {
             "initialize" => self.initialize(id, message),
             "tools/list" => self.list(id, &message["params"]["cursor"]),
             "tools/call" => self.call(id, &message["params"]),
+            method if self.mode == "names" => others(method, id, &message["params"]),
             _ => send(
                 &json!({"jsonrpc": "2.0", "id": id, "error": {"code": -32601, "message": "no such method"}}),
             ),
@@ -139,8 +140,13 @@ impl Server {
             "old_version" => version = "2024-10-07".into(),
             _ => {}
         }
+        let mut capabilities = json!({"tools": {"listChanged": true}});
+        if self.mode == "names" {
+            capabilities["resources"] = json!({});
+            capabilities["prompts"] = json!({});
+        }
         send(&json!({"jsonrpc": "2.0", "id": id, "result": {"protocolVersion": version,
-            "capabilities": {"tools": {"listChanged": true}}, "instructions": "Be careful.",
+            "capabilities": capabilities, "instructions": "Be careful.",
             "serverInfo": {"name": "misbehaving", "version": "0.1"}}}));
     }
 
@@ -168,6 +174,10 @@ impl Server {
                 {"name": "odd", "inputSchema": {"type": 5, "properties": [1], "required": "x"}, "description": 9},
                 {"name": "twice", "description": "first"}, {"name": "twice", "description": "second"},
                 {"name": "\u{67e5}\u{8be2}"}, {"name": "\u{5929}\u{6c14}"}]}),
+            "names" => {
+                json!({"tools": [plain("resource_x"), plain("a.b"), plain("a b"), plain("\u{67e5}\u{8be2}"),
+                plain(&"long".repeat(40)), plain(&format!("{}er", "long".repeat(40))), plain("self")]})
+            }
             _ => json!({"tools": [
                 {"name": "act", "description": "Do it.", "annotations": {"readOnlyHint": true},
                     "inputSchema": {"type": "object", "properties": {"do": {"type": "string"}}}},
@@ -308,6 +318,25 @@ impl Server {
     }
 }
 
+/// Resources and prompts: of two resources one name, of some nothing but an error.
+fn others(method: &str, id: &Value, params: &Value) {
+    let result = match (method, params["uri"].as_str().or(params["name"].as_str()).unwrap_or_default()) {
+        ("resources/list", _) => {
+            json!({"resources": [{"uri": "note://1", "name": "x"}, {"uri": "note://2", "name": "x"},
+            {"uri": "note://3", "name": "\u{7b14}\u{8bb0}"}, {"uri": "note://gone", "name": "gone"}, {"name": "no address"}]})
+        }
+        ("resources/templates/list", _) => json!({"resourceTemplates": []}),
+        ("prompts/list", _) => json!({"prompts": [{"name": "x"}, {"name": "gone"}, {"arguments": 5}]}),
+        ("resources/read" | "prompts/get", name) if name.ends_with("gone") => {
+            let error = json!({"code": -32002, "message": "it is gone"});
+            return send(&json!({"jsonrpc": "2.0", "id": id, "error": error}));
+        }
+        ("resources/read", uri) => json!({"contents": [{"uri": uri, "text": format!("note {uri}")}]}),
+        _ => json!({"messages": [{"role": "user", "content": {"type": "text", "text": "a prompt"}}]}),
+    };
+    send(&json!({"jsonrpc": "2.0", "id": id, "result": result}));
+}
+
 /// Responses that are no answers, or odd ones.
 fn over_http(what: &str, reply: &Value) {
     match what {
@@ -334,6 +363,7 @@ fn over_http(what: &str, reply: &Value) {
                 reply.to_string().as_bytes(),
             );
         }
+        "http_head" => send(&text(&reply["id"], &front::head())),
         _ => front::hang_up(),
     }
 }

@@ -30,10 +30,15 @@ pub fn server(name: &str) -> String {
             let source = made(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/servers").join(source));
             made(folder.join(example).with_extension(std::env::consts::EXE_EXTENSION)) < source
         };
-        let misbehaving = |source| stale("misbehaving_server", source);
-        if stale("floor_server", "floor.rs") || misbehaving("misbehaving.rs") || misbehaving("front.rs") {
+        let sources = [
+            ("floor_server", "floor.rs"),
+            ("misbehaving_server", "misbehaving.rs"),
+            ("misbehaving_server", "front.rs"),
+            ("rmcp_server", "rmcp_server.rs"),
+        ];
+        if sources.iter().any(|(example, source)| stale(example, source)) {
             let mut cargo = Command::new(env!("CARGO"));
-            cargo.args(["build", "--example", "floor_server", "--example", "misbehaving_server"]);
+            cargo.arg("build").args(sources.iter().flat_map(|(example, _)| ["--example", example]));
             if target.ends_with("release") {
                 cargo.arg("--release");
             }
