@@ -426,11 +426,14 @@ fn legacy(stream: &mut TcpStream, mode: &str, shared: &Shared) -> bool {
         },
         _ => "event: endpoint\ndata: /messages?session=one\n\n".to_owned(),
     };
+    // The client may post as soon as it has read this, and the reply must find the stream.
+    let mut events = lock(&shared.events);
     let begun = stream.write_all(STREAM.as_bytes()).and_then(|()| stream.write_all(endpoint.as_bytes()));
     if begun.is_err() {
         return false;
     }
-    *lock(&shared.events) = stream.try_clone().ok();
+    *events = stream.try_clone().ok();
+    drop(events);
     // Until the client goes.
     let _ = io::copy(stream, &mut io::sink());
     false
