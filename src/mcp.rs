@@ -25,13 +25,15 @@ pub mod output_schema;
 mod peer;
 pub mod render;
 mod session;
+mod state;
 mod transport;
 mod wire;
 mod wrap;
 
 pub use config::{ResourceMode, ServerConfig, TransportKind};
-pub use connection::{ConnectAll, Connection, ConnectionState, connect, connect_all, connect_with};
+pub use connection::{ConnectAll, Connection, connect, connect_all, connect_with};
 pub use delegate::{Delegate, Event, ListKind, NoDelegate, Offered, RequestError};
 pub use session::List;
+pub use state::ConnectionState;
 pub use transport::{Held, burst, hold};
 pub use wrap::{Capability, McpTool};

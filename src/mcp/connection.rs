@@ -1,78 +1,44 @@
 //! A connection to one server: its start, its state, what it offers and its end.
 //!
-//! [`connect`] holds one deadline over start, handshake and lists. Whichever way a connection
+//! [`connect`] holds one deadline over start, handshake and lists (`opening`); `upkeep` follows the
+//! lists as they change; `all` is for several servers at once. Whichever way a connection
 //! ends (closed, dropped, failed or cancelled while it was being made, server gone), the server's
 //! whole process group goes with it, and every call that waits fails at once. There is no
 //! reconnecting yet: a lost connection stays lost. Its place is prepared: tools hold a link whose
 //! peer can be exchanged, and a connection keeps the recipe it was made from.
 
+mod all;
+mod opening;
 mod upkeep;
+
+pub use self::all::{ConnectAll, connect_all};
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
-use futures_util::future::join_all;
-use indexmap::IndexMap;
 use parking_lot::{Mutex, RwLock};
 use serde_json::{Map, Value, value::RawValue};
 use tokio::{runtime::Handle, sync::watch};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::{
-    artifacts::Store,
-    catalog,
-    config::{ServerConfig, TransportKind},
-    delegate::{Delegate, Event, ListKind, NoDelegate},
-    era::{self, Era},
-    handler::{self, Handler},
-    inbox::Inbox,
+    config::ServerConfig,
+    delegate::{Delegate, ListKind, NoDelegate},
+    handler::Handler,
     peer::{Peer, What},
-    session::{self, About, List, Terms},
-    transport::{Carrier, process::Process, sse, stdio, streamable_http},
-    wrap::{self, Capability, Limits, Link, McpTool, Offer, Wrapper},
+    session::{self, About, List},
+    state::ConnectionState,
+    transport::process::Process,
+    wrap::{self, Capability, Limits, McpTool, Offer, Wrapper},
 };
 use crate::{
     Arguments, BoxFuture, CallContext,
     error::{Error, Result},
-    net::{HttpClient, Policy},
-    tool::seconds,
 };
 
 /// How long a server may take to end after its input is closed, before it is asked to.
 const GRACE: Duration = Duration::from_secs(1);
 /// How long after that, before it is killed.
 const LAST_GRACE: Duration = Duration::from_secs(1);
-/// How long a failed connect waits for the killed server's end and its last words.
-const REAP: Duration = Duration::from_secs(1);
-
-/// Where a connection is in its life.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum ConnectionState {
-    /// Configured, not started.
-    Recipe,
-    /// Starting, shaking hands or listing.
-    Connecting,
-    /// Calls go through.
-    Ready,
-    /// The server is gone; calls fail at once.
-    Lost,
-    /// Closed by its owner.
-    Closed,
-}
-
-impl ConnectionState {
-    /// The state in lower case, for users.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Recipe => "recipe",
-            Self::Connecting => "connecting",
-            Self::Ready => "ready",
-            Self::Lost => "lost",
-            Self::Closed => "closed",
-        }
-    }
-}
 
 /// A live server with what it offers.
 #[derive(Debug)]
@@ -104,7 +70,6 @@ impl Drop for Leash {
         self.0.kill();
     }
 }
-
 /// Start or reach a server, shake hands and read its lists, within its `connectTimeout`.
 ///
 /// Nothing that the server may ask of a client is offered to it. Dropping the future ends what was
@@ -130,279 +95,8 @@ pub async fn connect_with(
         return Err(Error::Config(format!("MCP server '{name}' is disabled")));
     }
     // On the runtime in any case: the caller may poll this future on an executor of its own.
-    let opening = AbortOnDropHandle::new(crate::spawn(open(name.into(), config, delegate)));
+    let opening = AbortOnDropHandle::new(crate::spawn(opening::open(name.into(), config, delegate)));
     opening.await.unwrap_or_else(|error| Err(Error::Panic(error.to_string())))
-}
-
-/// What came of one attempt to reach a server.
-struct Attempt {
-    peer: Arc<Peer>,
-    handler: Arc<Handler>,
-    leash: Option<Leash>,
-    /// Its own, because what is left of a former attempt may still end.
-    state: Arc<watch::Sender<ConnectionState>>,
-    about: About,
-    offer: Offer,
-    notes: Vec<String>,
-}
-
-/// Why an attempt failed.
-struct Failed {
-    error: Error,
-    /// The server went away before it had answered anything.
-    unanswered: bool,
-}
-
-impl From<Error> for Failed {
-    fn from(error: Error) -> Self {
-        Self { error, unanswered: false }
-    }
-}
-
-async fn open(name: Arc<str>, config: ServerConfig, delegate: Arc<dyn Delegate>) -> Result<Arc<Connection>> {
-    let client = match config.transport {
-        TransportKind::Stdio => None,
-        TransportKind::Sse | TransportKind::StreamableHttp => {
-            let policy = Policy { allow_private: config.allow_private.clone() };
-            Some(HttpClient::new(&name, policy, &config.headers)?)
-        }
-    };
-    let limit = tokio::time::Instant::now() + config.connect_timeout;
-    let automatic = config.protocol.is_none();
-    let mut era = era::remembered(&config).filter(|_| automatic);
-    let mut first = None;
-    let attempt = loop {
-        let attempt = attempt(&name, &config, client.as_ref(), Arc::clone(&delegate), era, limit);
-        match attempt.await {
-            Ok(attempt) => break attempt,
-            // Some old servers end when the first request is not `initialize`.
-            Err(Failed { error, unanswered: true }) if automatic && era.is_none() && first.is_none() => {
-                first = Some(error);
-                era = Some(Era::Legacy);
-            }
-            // A server that was exchanged may speak another era than it did.
-            Err(Failed { error, .. }) if automatic && era.is_some() && first.is_none() => {
-                first = Some(error);
-                era::remember(&config, None);
-                era = None;
-            }
-            Err(Failed { error, .. }) => return Err(first.unwrap_or(error)),
-        }
-    };
-    let Attempt { peer, handler, leash, state, about, offer, mut notes } = attempt;
-    if automatic {
-        era::remember(&config, Some(Era::of(&about.protocol)));
-    }
-
-    let link = Link::new(Arc::clone(&peer));
-    let store = config.artifacts.clone().or_else(Store::default_root).map(|root| Arc::new(Store::new(root)));
-    let wrapper = Wrapper { server: Arc::clone(&name), link, store };
-    let tools = wrapper.wrap(&config, offer.clone(), &[], &mut notes);
-    if !notes.is_empty() {
-        tracing::warn!(server = &*name, notes = notes.join("; "), "the server or its entry is odd");
-    }
-    let warnings = config.warnings.iter().cloned().chain(notes).collect();
-    let ready = state.send_if_modified(|state| {
-        let connecting = *state == ConnectionState::Connecting;
-        if connecting {
-            *state = ConnectionState::Ready;
-        }
-        connecting
-    });
-    let connection = Arc::new(Connection {
-        name,
-        config,
-        capabilities: Value::Object(about.capabilities.clone()),
-        about,
-        leash,
-        peer,
-        handler,
-        wrapper,
-        offer: Mutex::new(offer),
-        tools: RwLock::new(tools),
-        warnings: RwLock::new(warnings),
-        state,
-        subscriptions: upkeep::Subscriptions::default(),
-        runtime: Handle::current(),
-    });
-    if ready {
-        connection.handler.tell(Event::State(ConnectionState::Ready));
-    }
-    upkeep::start(&connection);
-    Ok(connection)
-}
-
-/// Reach the server once.
-async fn attempt(
-    name: &Arc<str>,
-    config: &ServerConfig,
-    client: Option<&HttpClient>,
-    delegate: Arc<dyn Delegate>,
-    remembered: Option<Era>,
-    limit: tokio::time::Instant,
-) -> std::result::Result<Attempt, Failed> {
-    let failed = |why: String| Error::Connect {
-        server: name.to_string(),
-        text: format!("MCP server '{name}': {why}"),
-    };
-    let state = Arc::new(watch::Sender::new(ConnectionState::Connecting));
-    let peer = Peer::new(Arc::clone(name));
-    let capabilities = handler::capabilities(&*delegate);
-    let handler = Handler::new(&peer, delegate);
-    let lost = {
-        let (state, name, handler) = (Arc::clone(&state), Arc::clone(name), Arc::clone(&handler));
-        move |why: &str| {
-            let mut was_ready = false;
-            state.send_if_modified(|state| match state {
-                ConnectionState::Closed | ConnectionState::Lost => false,
-                state => {
-                    was_ready = *state == ConnectionState::Ready;
-                    *state = ConnectionState::Lost;
-                    true
-                }
-            });
-            if was_ready {
-                tracing::warn!(server = &*name, why, "connection lost");
-                handler.tell(Event::State(ConnectionState::Lost));
-            }
-        }
-    };
-    let inbox = Inbox::new(&peer, &handler, lost);
-    let mut leash = None;
-    match (config.transport, client) {
-        (TransportKind::Stdio, _) | (_, None) => {
-            let started = stdio::start(config)
-                .map_err(|error| failed(format!("'{}' could not be started: {error}", config.command)))?;
-            peer.carry_by(Arc::clone(&started.carrier) as Arc<dyn Carrier>);
-            leash = Some(Leash(started.listen(inbox)));
-        }
-        (TransportKind::StreamableHttp, Some(client)) => {
-            peer.carry_by(streamable_http::open(name, &config.url, client.clone(), inbox)?);
-        }
-        (TransportKind::Sse, Some(client)) => {
-            peer.carry_by(sse::open(name, &config.url, client.clone(), inbox)?);
-        }
-    }
-    crate::spawn(Arc::clone(&peer).sweep());
-    let ending = EndOnDrop(Some(Arc::clone(&peer)));
-
-    let terms = Terms {
-        capabilities,
-        http: config.transport != TransportKind::Stdio,
-        may_be_modern: config.transport != TransportKind::Sse,
-        pinned: config.protocol.clone(),
-        remembered,
-    };
-    let mut watched = state.subscribe();
-    let outcome = tokio::select! {
-        // First, because it tells the exit status where the session only notices an end.
-        biased;
-        _ = watched.wait_for(|state| *state == ConnectionState::Lost) => {
-            Err(peer.why_ended().unwrap_or("the server is gone").to_owned())
-        }
-        outcome = handshake(&peer, &terms) => outcome,
-        () = tokio::time::sleep_until(limit) => {
-            Err(format!("no handshake and lists within {}s", seconds(config.connect_timeout)))
-        }
-    };
-    match outcome {
-        Ok((about, offer, notes)) => {
-            ending.keep();
-            Ok(Attempt { peer, handler, leash, state, about, offer, notes })
-        }
-        Err(why) => {
-            let unanswered = peer.heard_nothing() && peer.why_ended().is_some();
-            let why = match &leash {
-                Some(leash) => give_up(&leash.0, &peer, why).await,
-                None => why,
-            };
-            Err(Failed { error: failed(why), unanswered })
-        }
-    }
-}
-
-/// Ends a peer that came to nothing, also when the attempt is dropped half-way.
-struct EndOnDrop(Option<Arc<Peer>>);
-
-impl EndOnDrop {
-    fn keep(mut self) {
-        self.0 = None;
-    }
-}
-
-impl Drop for EndOnDrop {
-    fn drop(&mut self) {
-        if let Some(peer) = &self.0 {
-            peer.end("the connection was given up");
-            if let Some(carrier) = peer.carrier() {
-                carrier.close();
-            }
-        }
-    }
-}
-
-type Parts = (About, Offer, Vec<String>);
-
-async fn handshake(peer: &Arc<Peer>, terms: &Terms) -> std::result::Result<Parts, String> {
-    let about = session::open(peer, terms).await?;
-    let mut notes = Vec::new();
-    let mut offer = Offer::default();
-    let strict = peer.manner().headers;
-    for kind in ListKind::ALL {
-        // Tools are asked for in any case: there are servers that have some without saying so.
-        if kind == ListKind::Tools || about.has(kind) {
-            read_list(peer, &about, kind, strict, &mut offer, &mut notes).await?;
-        }
-    }
-    Ok((about, offer, notes))
-}
-
-/// Read one kind of what the server offers. A list beside the tools that cannot be read costs itself.
-async fn read_list(
-    peer: &Arc<Peer>,
-    about: &About,
-    kind: ListKind,
-    strict: bool,
-    offer: &mut Offer,
-    notes: &mut Vec<String>,
-) -> std::result::Result<(), String> {
-    let list = match kind {
-        ListKind::Tools => List::Tools,
-        ListKind::Resources => List::Resources,
-        ListKind::Prompts => List::Prompts,
-    };
-    let listed = match session::list(peer, list, about.has(kind)).await {
-        Ok(listed) => listed,
-        Err(error @ Error::Connection { .. }) => return Err(error.to_string()),
-        Err(error) if kind == ListKind::Tools => return Err(error.to_string()),
-        Err(error) => {
-            notes.push(format!("its {} are left out: {error}", kind.as_str()));
-            return Ok(());
-        }
-    };
-    notes.extend(listed.notes);
-    match listed.fresh_for {
-        Some(time) => offer.fresh.insert(kind, time),
-        None => offer.fresh.remove(&kind),
-    };
-    match kind {
-        ListKind::Tools => offer.tools = catalog::tools(&listed.items, strict, notes),
-        ListKind::Resources => offer.resources = catalog::resources(&listed.items, notes),
-        ListKind::Prompts => offer.prompts = catalog::prompts(&listed.items, notes),
-    }
-    Ok(())
-}
-
-/// End a server that was started in vain; the text of the error.
-async fn give_up(process: &Process, peer: &Peer, why: String) -> String {
-    // A server that is about to exit by itself has a status worth telling.
-    let known = peer.why_ended().map(str::to_owned);
-    process.kill();
-    let _ = tokio::time::timeout(REAP, process.exited()).await;
-    if let Some(known) = known {
-        return if why == known { why } else { format!("{why}; {known}") };
-    }
-    stdio::with_stderr(why, process)
 }
 
 impl Connection {
@@ -650,47 +344,4 @@ async fn end_process(process: Arc<Process>) {
     if tokio::time::timeout(LAST_GRACE, process.exited()).await.is_err() {
         process.kill();
     }
-}
-
-/// What came of connecting several servers.
-#[derive(Debug, Default)]
-#[non_exhaustive]
-pub struct ConnectAll {
-    /// The servers that are ready, in the order of the configuration.
-    pub connections: IndexMap<String, Arc<Connection>>,
-    /// The servers that are not, each with its reason.
-    pub failed: IndexMap<String, Error>,
-}
-
-/// Connect several servers at once. Disabled entries are skipped; a faulty one costs itself.
-///
-/// Tool names are unique over all of them: of two that collide, the one later in the
-/// configuration gets a hash suffix.
-pub async fn connect_all(servers: impl IntoIterator<Item = (String, Result<ServerConfig>)>) -> ConnectAll {
-    let attempts = servers.into_iter().map(|(name, config)| async move {
-        let result = match config {
-            Ok(config) if config.disabled => None,
-            Ok(config) => Some(connect(&name, config).await),
-            Err(error) => Some(Err(error)),
-        };
-        (name, result)
-    });
-    let mut all = ConnectAll::default();
-    let mut taken = HashSet::new();
-    for (name, result) in join_all(attempts).await {
-        match result {
-            None => {}
-            Some(Ok(connection)) => {
-                for note in connection.claim_names(&mut taken) {
-                    tracing::warn!(server = name, note);
-                }
-                all.connections.insert(name, connection);
-            }
-            Some(Err(error)) => {
-                tracing::warn!(server = name, %error, "server left out");
-                all.failed.insert(name, error);
-            }
-        }
-    }
-    all
 }

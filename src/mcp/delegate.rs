@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::connection::ConnectionState;
+use super::state::ConnectionState;
 use crate::BoxFuture;
 
 /// Which requests of servers are answered; what is not offered is not announced either.

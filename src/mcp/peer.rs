@@ -158,9 +158,9 @@ impl Peer {
         std::process::id() == self.owner
     }
 
-    /// Whether no request was ever answered.
-    pub(super) fn heard_nothing(&self) -> bool {
-        !self.heard.load(Ordering::Relaxed)
+    /// Whether any request was ever answered.
+    pub(super) fn was_answered(&self) -> bool {
+        self.heard.load(Ordering::Relaxed)
     }
 
     /// How many requests wait.

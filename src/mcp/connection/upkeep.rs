@@ -16,7 +16,7 @@ use serde_json::{Map, Value};
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::{Connection, ConnectionState, read_list};
+use super::{Connection, opening::read_list};
 use crate::{
     CallContext,
     error::{Error, Result},
@@ -25,6 +25,7 @@ use crate::{
         era::Era,
         peer::{Params, What},
         session,
+        state::ConnectionState,
     },
 };
 
