@@ -75,19 +75,17 @@ impl ServerHandler for Server {
         let arguments = request.arguments.unwrap_or_default();
         match &*request.name {
             "echo" => text(arguments.get("text").and_then(Value::as_str).unwrap_or_default()),
-            "ask" => match request.input_responses {
-                Some(answers) => {
+            "ask" => {
+                if let Some(answers) = request.input_responses {
                     let answer = json!({"answers": answers, "state": request.request_state});
-                    text(&answer.to_string())
+                    return text(&answer.to_string());
                 }
-                None => {
-                    let question: InputRequest = typed(json!({"method": "elicitation/create", "params": {
-                        "mode": "form", "message": "Which city?", "requestedSchema": {"type": "object",
-                            "properties": {"city": {"type": "string"}}, "required": ["city"]}}}))?;
-                    let questions = BTreeMap::from([("city".to_owned(), question)]);
-                    Ok(InputRequiredResult::new(Some(questions), Some("state of the server".into())).into())
-                }
-            },
+                let question: InputRequest = typed(json!({"method": "elicitation/create", "params": {
+                    "mode": "form", "message": "Which city?", "requestedSchema": {"type": "object",
+                        "properties": {"city": {"type": "string"}}, "required": ["city"]}}}))?;
+                let questions = BTreeMap::from([("city".to_owned(), question)]);
+                Ok(InputRequiredResult::new(Some(questions), Some("state of the server".into())).into())
+            }
             "count" => {
                 let to = arguments.get("to").and_then(Value::as_u64).unwrap_or(0);
                 if let Some(token) = context.meta.get_progress_token() {
@@ -167,13 +165,11 @@ impl ServerHandler for Server {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    match std::env::args().nth(1).as_deref() {
-        Some("http") => http().await,
-        _ => {
-            Server.serve(rmcp::transport::stdio()).await?.waiting().await?;
-            Ok(())
-        }
+    if std::env::args().nth(1).as_deref() == Some("http") {
+        return http().await;
     }
+    Server.serve(rmcp::transport::stdio()).await?.waiting().await?;
+    Ok(())
 }
 
 async fn http() -> Result<(), Box<dyn std::error::Error>> {
