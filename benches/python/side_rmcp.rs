@@ -136,8 +136,8 @@ async fn handle(command: &Value, floor: &str, row: &mut Option<Row>) -> Result<V
             let prepared = Row::prepare(floor, command["row"].as_str().unwrap_or_default()).await?;
             let result = prepared.run(1).await?;
             *row = Some(prepared);
-            let digest: String =
-                Sha256::digest(&result).iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+            let bytes = Sha256::digest(&result);
+            let digest = bytes.iter().take(8).fold(String::new(), |hex, byte| format!("{hex}{byte:02x}"));
             let start: String = result.chars().take(200).collect();
             Ok(json!({"digest": digest, "result": start}))
         }

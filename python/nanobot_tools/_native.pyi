@@ -270,6 +270,33 @@ class LoopBridge:
         """
 
 @final
+class MCPRenderer:
+    """
+    Renders the results of one tool, resource or prompt.
+
+    `kind` is `tool`, `resource` or `prompt`. `artifacts` is the folder for data; by default images
+    and other data of calls go to the user's, and of resources and prompts only the size is shown, as
+    in the reference. `max_result_bytes` is the length from which a text is shown as a preview, by
+    default none.
+    """
+    def __new__(
+        cls,
+        /,
+        kind: str,
+        server: str,
+        tool: str,
+        artifacts: str | PathLike[str] | None = None,
+        max_result_bytes: SupportsIndex | None = None,
+    ) -> MCPRenderer: ...
+    def render(self, /, result: Any, arguments: dict[Any, Any]) -> Any:
+        """
+        The text for the model and whether it is an error; or a future of both where files may have
+        to be written.
+
+        What has no JSON form in the result is taken for null. `arguments` are those of the call.
+        """
+
+@final
 class NativeConnection:
     """
     A connection to one MCP server; made by `connect_server`.
@@ -784,11 +811,6 @@ def mcp_name(kind: str, server: str, name: str) -> str:
     The name under which a tool, a resource or a prompt of a server is registered.
     """
 
-def normalise_openai(schema: Any) -> Any:
-    """
-    A schema as `OpenAI` accepts it, as a new dict; never raises for odd schemas.
-    """
-
 def normalize_schema(schema: Any, profile: str) -> Any:
     """
     `schema` in the form that `profile` asks for, as new objects.
@@ -799,18 +821,6 @@ def normalize_schema(schema: Any, profile: str) -> Any:
 def raised(name: Any, exception: Any) -> Any:
     """
     What the model is shown for what a Python tool raised.
-    """
-
-def render_mcp_result(
-    kind: str, result: Any, server: str, name: str, prompt: str | None = None, model: str | None = None
-) -> tuple[str, bool]:
-    """
-    The result of a call, of reading a resource or of getting a prompt as the model is shown it, and
-    whether it is an error.
-
-    `kind` is `tool`, `resource` or `prompt`; `name` is what the model calls it. Data is stored in this
-    package's own folder, an image together with `prompt` and `model`. What has no JSON form is taken
-    for null.
     """
 
 def returned(result: Any) -> Any:

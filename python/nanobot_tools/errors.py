@@ -7,6 +7,7 @@ Built-in exceptions are second bases where one fits, so that ``except TimeoutErr
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 __all__ = [
     "ConfigError",
@@ -79,14 +80,16 @@ class MCPError(NanobotToolsError):
     Attributes:
         rpc_code: The JSON-RPC error code.
         message: The server's message.
+        data: What the server added, as objects; ``None`` if nothing.
     """
 
     code = "remote"
 
-    def __init__(self, rpc_code: int, message: str) -> None:
-        super().__init__(rpc_code, message)
+    def __init__(self, rpc_code: int, message: str, data: Any = None) -> None:
+        super().__init__(rpc_code, message, data)
         self.rpc_code = rpc_code
         self.message = message
+        self.data = data
 
     def __str__(self) -> str:
         return f"{self.message} [code {self.rpc_code}]"

@@ -348,7 +348,7 @@ async fn handshake(peer: &Arc<Peer>, terms: &Terms) -> std::result::Result<Parts
     let mut notes = Vec::new();
     let mut offer = Offer::default();
     let strict = peer.manner().headers;
-    for kind in [ListKind::Tools, ListKind::Resources, ListKind::Prompts] {
+    for kind in ListKind::ALL {
         // Tools are asked for in any case: there are servers that have some without saying so.
         if kind == ListKind::Tools || about.has(kind) {
             read_list(peer, &about, kind, strict, &mut offer, &mut notes).await?;
@@ -381,6 +381,10 @@ async fn read_list(
         }
     };
     notes.extend(listed.notes);
+    match listed.fresh_for {
+        Some(time) => offer.fresh.insert(kind, time),
+        None => offer.fresh.remove(&kind),
+    };
     match kind {
         ListKind::Tools => offer.tools = catalog::tools(&listed.items, strict, notes),
         ListKind::Resources => offer.resources = catalog::resources(&listed.items, notes),
@@ -554,13 +558,7 @@ impl Connection {
     /// # Errors
     /// The server's; in the newer era, where every request says it, there is none.
     pub async fn set_logging_level(&self, level: &str) -> Result<()> {
-        if self.peer.manner().era == Era::Modern {
-            self.peer.set_manner(self.peer.manner().with_log_level(level));
-            return Ok(());
-        }
-        let mut params = Map::new();
-        params.insert("level".to_owned(), level.into());
-        self.request("logging/setLevel", params, CallContext::default()).await.map(drop)
+        upkeep::set_logging_level(self, level).await
     }
 
     /// Be told when a resource changes ([`Event::ResourceUpdated`]).
@@ -587,7 +585,7 @@ impl Connection {
         let mut tools = self.tools.write();
         for tool in tools.iter_mut() {
             let name = crate::Tool::spec(&**tool).name.clone();
-            let claimed = wrap::claim(&self.name, tool.raw_name(), name.clone(), taken, &mut notes);
+            let claimed = wrap::claim(&self.name, tool.raw_name(), &name, taken, &mut notes);
             if claimed != name {
                 *tool = Arc::new(tool.renamed(claimed));
             }

@@ -59,6 +59,9 @@ pub enum ListKind {
 }
 
 impl ListKind {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Tools, Self::Resources, Self::Prompts];
+
     /// The kind as configurations and callbacks name it.
     #[must_use]
     pub const fn as_str(self) -> &'static str {

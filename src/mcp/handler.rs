@@ -54,6 +54,8 @@ pub(super) struct Changes {
     tools: AtomicBool,
     resources: AtomicBool,
     prompts: AtomicBool,
+    /// Whether the server has forgotten what was asked of it once.
+    renewed: AtomicBool,
     changed: Notify,
 }
 
@@ -70,6 +72,19 @@ impl Changes {
             ListKind::Resources => &self.resources,
             ListKind::Prompts => &self.prompts,
         }
+    }
+
+    /// Note that the server knows nothing any more of what was asked of it, and may offer something else.
+    pub(super) fn renew(&self) {
+        self.renewed.store(true, Ordering::Release);
+        for kind in ListKind::ALL {
+            self.mark(kind);
+        }
+    }
+
+    /// Whether that was noted since it was last asked.
+    pub(super) fn take_renewed(&self) -> bool {
+        self.renewed.swap(false, Ordering::AcqRel)
     }
 
     /// Wait for a change.
@@ -216,11 +231,14 @@ impl Handler {
                     task.abort();
                 }
             }
-            "notifications/tools/list_changed" => self.changes.mark(ListKind::Tools),
-            "notifications/resources/list_changed" => self.changes.mark(ListKind::Resources),
-            "notifications/prompts/list_changed" => self.changes.mark(ListKind::Prompts),
+            "notifications/tools/list_changed" => self.changed(ListKind::Tools),
+            "notifications/resources/list_changed" => self.changed(ListKind::Resources),
+            "notifications/prompts/list_changed" => self.changed(ListKind::Prompts),
             "notifications/resources/updated" => {
                 if let Some(uri) = params().get("uri").and_then(Value::as_str) {
+                    if let Some(peer) = self.peer.upgrade() {
+                        peer.forget_kept(ListKind::Resources, Some(uri));
+                    }
                     self.tell(Event::ResourceUpdated { uri: uri.to_owned() });
                 }
             }
@@ -231,6 +249,13 @@ impl Handler {
             }
             other => tracing::debug!(server = &*self.server, method = other, "notification ignored"),
         }
+    }
+
+    fn changed(&self, kind: ListKind) {
+        if let Some(peer) = self.peer.upgrade() {
+            peer.forget_kept(kind, None);
+        }
+        self.changes.mark(kind);
     }
 
     /// Pass an event on.

@@ -193,6 +193,10 @@ impl Receiver for Inbox {
         }
     }
 
+    fn renewed(&self) {
+        self.handler.changes.renew();
+    }
+
     fn end(&self, why: &str) {
         let lost = self.lost.lock().take();
         let peer = self.peer.upgrade();

@@ -7,7 +7,10 @@
 //! another round under a new number; to its caller it stays one call. No lock is held while a waiter
 //! is settled or told of progress, since both are foreign code.
 
+mod cache;
 mod request;
+#[cfg(test)]
+mod tests;
 mod waiter;
 
 use std::{
@@ -24,12 +27,13 @@ use parking_lot::{Mutex, RwLock};
 use serde_json::{Map, Value, value::RawValue};
 use tokio::sync::Notify;
 
-use self::{request::Written, waiter::Waiter};
+use self::{cache::Cache, request::Written, waiter::Waiter};
 pub(super) use self::{
     request::{Params, Request, What},
     waiter::{Again, Render, Reply, Sink},
 };
 use super::{
+    delegate::ListKind,
     era::Manner,
     transport::{Carrier, Failure, Kind, Refused},
 };
@@ -72,6 +76,7 @@ pub(super) struct Peer {
     /// What answers questions inside results.
     asker: OnceLock<Arc<dyn Asker>>,
     waiters: Mutex<Waiters>,
+    cache: Cache,
     next: AtomicI64,
     /// Why no request can be made any more.
     ended: OnceLock<String>,
@@ -112,6 +117,7 @@ impl Peer {
             manner: RwLock::new(Arc::new(Manner::legacy(super::era::NEWEST_LEGACY.as_str()))),
             asker: OnceLock::new(),
             waiters: Mutex::default(),
+            cache: Cache::default(),
             next: AtomicI64::new(1),
             ended: OnceLock::new(),
             sweep: Notify::new(),
@@ -231,9 +237,15 @@ impl Peer {
             }
         };
         let again = written.again(&what, &manner, token);
+        let kept = written.cache_key(&what, &manner);
+        if let Some(result) = kept.as_ref().and_then(|kept| self.cache.get(kept)) {
+            Waiter::new(what, sink, None, None, None, None).settle_with(&result);
+            return None;
+        }
         let mut waiter = Waiter::new(what, sink, timeout, cap, deadline, limit);
         waiter.progress = progress;
         waiter.again = again;
+        waiter.kept = kept;
         self.push(key, key, waiter, written)
     }
 
@@ -332,10 +344,15 @@ impl Peer {
             let key = waiters.key(wire);
             waiters.remove(key)
         };
-        let Some(waiter) = waiter else { return };
+        let Some(mut waiter) = waiter else { return };
         self.heard.store(true, Ordering::Relaxed);
         match reply {
-            Reply::Result(result) => waiter.settle_with(result),
+            Reply::Result(result) => {
+                if let Some(kept) = waiter.kept.take() {
+                    self.cache.put(kept, result);
+                }
+                waiter.settle_with(result);
+            }
             Reply::Error(error) => {
                 let error = waiter.what.remote(error);
                 waiter.sink.settle(Err(error));
@@ -482,6 +499,17 @@ impl Peer {
         }
         drop(waiters);
         self.sweep.notify_one();
+    }
+
+    /// What was kept of these lists, or of this resource, holds no more.
+    pub(super) fn forget_kept(&self, kind: ListKind, uri: Option<&str>) {
+        self.cache.drop_if(|method, params| match uri {
+            None => method.starts_with(kind.as_str()) && method != "resources/read",
+            Some(uri) => {
+                method == "resources/read"
+                    && memchr::memmem::find(params, Value::from(uri).to_string().as_bytes()).is_some()
+            }
+        });
     }
 
     /// Why requests fail, once they do.

@@ -369,7 +369,7 @@ pub(super) async fn list(peer: &Arc<Peer>, list: List, announced: bool) -> Resul
             None | Some(Value::Null) => {}
             Some(_) => return Err(Error::Protocol(format!("{method} brought no list of {member}"))),
         }
-        if let Some(ttl) = result.get("ttlMs").and_then(Value::as_u64) {
+        if let Some(ttl) = result.get("ttlMs").and_then(Value::as_u64).filter(|ttl| *ttl > 0) {
             let ttl = Duration::from_millis(ttl);
             listed.fresh_for = Some(listed.fresh_for.map_or(ttl, |known| known.min(ttl)));
         }

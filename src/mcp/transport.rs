@@ -96,6 +96,10 @@ pub(in crate::mcp) trait Receiver: Send + Sync {
         }
     }
 
+    /// The server had forgotten the session, and there is a new one: it knows nothing of what was
+    /// asked of it once.
+    fn renewed(&self) {}
+
     /// The connection is over: everything that waits fails.
     fn end(&self, why: &str);
 }

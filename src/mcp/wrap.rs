@@ -24,6 +24,7 @@ use super::{
     artifacts::Store,
     catalog::{RawPrompt, RawResource, RawTool},
     config::{ResourceMode, ServerConfig},
+    delegate::ListKind,
     era::ParamHeader,
     output_schema::OutputSchema,
     peer::{Params, Peer, Request, Sink, What},
@@ -286,6 +287,8 @@ pub(super) struct Offer {
     pub(super) tools: Vec<RawTool>,
     pub(super) resources: Vec<RawResource>,
     pub(super) prompts: Vec<RawPrompt>,
+    /// How long the server says that each of the lists holds, where it does.
+    pub(super) fresh: HashMap<ListKind, Duration>,
 }
 
 /// Makes tools of what one server offers.
@@ -315,7 +318,7 @@ impl Wrapper {
             former.iter().map(|tool| ((tool.capability, tool.raw_name()), tool)).collect();
         let mut taken: HashSet<String> = HashSet::with_capacity(offer.tools.len());
         let mut claim_for =
-            |capability: Capability, raw: &str, name: String, notes: &mut Vec<String>| match known
+            |capability: Capability, raw: &str, name: &str, notes: &mut Vec<String>| match known
                 .get(&(capability, raw))
             {
                 Some(known) if taken.insert(known.spec.name.clone()) => known.spec.name.clone(),
@@ -328,7 +331,7 @@ impl Wrapper {
             .into_iter()
             .map(|tool| {
                 let name = names::mcp_tool_name(&self.server, &tool.name);
-                (claim_for(Capability::Tool, &tool.name, name, notes), tool)
+                (claim_for(Capability::Tool, &tool.name, &name, notes), tool)
             })
             .collect();
         unmatched(config, &named, notes);
@@ -346,21 +349,21 @@ impl Wrapper {
             match config.resources {
                 ResourceMode::One if !offer.resources.is_empty() => {
                     let name = names::mcp_tool_name(&self.server, "read_resource");
-                    let name = claim_for(Capability::Resource, "", name, notes);
+                    let name = claim_for(Capability::Resource, "", &name, notes);
                     extras.push(self.reader(config, name, &offer.resources));
                 }
                 ResourceMode::One => {}
                 ResourceMode::Each => {
                     for resource in offer.resources {
-                        let name = names::mcp_tool_name(&self.server, &format!("resource_{}", resource.name));
-                        let name = claim_for(Capability::Resource, &resource.uri, name, notes);
+                        let name = names::mcp_resource_name(&self.server, &resource.name);
+                        let name = claim_for(Capability::Resource, &resource.uri, &name, notes);
                         extras.push(self.resource(config, name, resource));
                     }
                 }
             }
             for prompt in offer.prompts {
-                let name = names::mcp_tool_name(&self.server, &format!("prompt_{}", prompt.name));
-                let name = claim_for(Capability::Prompt, &prompt.name, name, notes);
+                let name = names::mcp_prompt_name(&self.server, &prompt.name);
+                let name = claim_for(Capability::Prompt, &prompt.name, &name, notes);
                 extras.push(self.prompt(config, name, prompt));
             }
             wrapped.extend(
@@ -480,15 +483,14 @@ impl Wrapper {
 pub(super) fn claim(
     server: &str,
     raw_name: &str,
-    name: String,
+    name: &str,
     taken: &mut HashSet<String>,
     notes: &mut Vec<String>,
 ) -> String {
-    if taken.insert(name.clone()) {
-        return name;
+    let unique = names::unique(name, server, raw_name, |name| taken.contains(name));
+    if unique != name {
+        notes.push(format!("'{raw_name}': the name '{name}' is taken; it is called '{unique}'"));
     }
-    let unique = names::with_hash(&name, server, raw_name);
-    notes.push(format!("'{raw_name}': the name '{name}' is taken; it is called '{unique}'"));
     taken.insert(unique.clone());
     unique
 }
@@ -557,8 +559,8 @@ mod tests {
     #[test]
     fn a_taken_name_gets_a_hash_that_depends_on_the_origin_alone() {
         let (mut taken, mut notes) = (HashSet::new(), Vec::new());
-        let first = claim("a", "b_c", names::mcp_tool_name("a", "b_c"), &mut taken, &mut notes);
-        let second = claim("a_b", "c", names::mcp_tool_name("a_b", "c"), &mut taken, &mut notes);
+        let first = claim("a", "b_c", &names::mcp_tool_name("a", "b_c"), &mut taken, &mut notes);
+        let second = claim("a_b", "c", &names::mcp_tool_name("a_b", "c"), &mut taken, &mut notes);
         assert_eq!(first, "mcp_a_b_c");
         assert!(second.starts_with("mcp_a_b_c_") && second.len() == "mcp_a_b_c_".len() + 8);
         assert_eq!(notes.len(), 1);

@@ -4,9 +4,12 @@
 //! exceptions natively.
 
 use pyo3::{
-    exceptions::PyTimeoutError, import_exception, intern, prelude::*, sync::PyOnceLock, types::PyType,
+    PyErrArguments, exceptions::PyTimeoutError, import_exception, intern, prelude::*, sync::PyOnceLock,
+    types::PyType,
 };
+use serde_json::Value;
 
+use super::convert;
 use crate::Error;
 
 import_exception!(nanobot_tools.errors, NanobotToolsError);
@@ -34,11 +37,30 @@ pub(crate) fn to_py(error: Error) -> PyErr {
         Error::Connect { .. } | Error::Connection { .. } | Error::Http { .. } => {
             MCPConnectionError::new_err(text)
         }
-        Error::Remote { rpc_code, message, .. } => MCPError::new_err((rpc_code, message)),
+        Error::Remote { rpc_code, message, data, .. } => {
+            MCPError::new_err(Remote { rpc_code, message, data })
+        }
         Error::Protocol(_) => MCPError::new_err((-32603, text)),
         Error::Config(_) => ConfigError::new_err(text),
         Error::Io(_) => pyo3::exceptions::PyOSError::new_err(text),
         _ => InternalError::new_err(text),
+    }
+}
+
+/// The arguments of an `MCPError`, made when it is raised.
+struct Remote {
+    rpc_code: i64,
+    message: String,
+    data: Option<Box<Value>>,
+}
+
+impl PyErrArguments for Remote {
+    fn arguments(self, py: Python<'_>) -> Py<PyAny> {
+        // What has no form in Python is as good as absent.
+        let data = self.data.and_then(|data| convert::to_python(py, &data).ok());
+        (self.rpc_code, self.message, data)
+            .into_pyobject(py)
+            .map_or_else(|_| py.None(), |arguments| arguments.into_any().unbind())
     }
 }
 

@@ -41,6 +41,7 @@ def test_an_error_of_a_server_shows_message_and_code():
     assert (exc.code, exc.rpc_code, exc.message) == ("remote", -32602, "bad")
     assert str(exc) == "bad [code -32602]"
     assert copy.copy(exc).rpc_code == -32602
+    assert (exc.data, errors.MCPError(1, "m", {"a": 1}).data) == (None, {"a": 1})
 
 
 def test_failures_are_kept_one_by_one():

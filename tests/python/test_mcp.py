@@ -44,9 +44,9 @@ def script(tmp_path: Path, source: str) -> dict[str, Any]:
 def alive(pid: int) -> bool:
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
+        return Path(f"/proc/{pid}/stat").read_text().split()[2] != "Z" if os.path.exists("/proc") else True
+    except (ProcessLookupError, FileNotFoundError):
         return False
-    return Path(f"/proc/{pid}/stat").read_text().split()[2] != "Z" if os.path.exists("/proc") else True
 
 
 async def test_a_servers_tools_are_registered_and_called_like_the_others() -> None:

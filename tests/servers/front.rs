@@ -161,10 +161,11 @@ pub(crate) fn parts(pieces: &[&[u8]]) {
     let [whole] = pieces else {
         // Only whole messages come in pieces.
         let whole = pieces.concat();
-        return http_line(style, whole.trim_ascii_end(), pieces.iter().map(|piece| piece.len()).collect());
+        let lengths: Vec<usize> = pieces.iter().map(|piece| piece.len()).collect();
+        return http_line(style, whole.trim_ascii_end(), &lengths);
     };
     for line in whole.split(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty()) {
-        http_line(style, line, Vec::new());
+        http_line(style, line, &[]);
     }
 }
 
@@ -192,7 +193,7 @@ fn cut<'a>(mut bytes: &'a [u8], lengths: &[usize]) -> Vec<&'a [u8]> {
     pieces
 }
 
-fn http_line(style: Style, line: &[u8], lengths: Vec<usize>) {
+fn http_line(style: Style, line: &[u8], lengths: &[usize]) {
     // What is huge is the reply to the current request, and would take long to read.
     let message = match line.len() {
         ..1_000_000 => serde_json::from_slice::<Value>(line).unwrap_or_default(),
@@ -209,13 +210,13 @@ fn http_line(style: Style, line: &[u8], lengths: Vec<usize>) {
             front(|front| {
                 let Some(mut exchange) = front.take(&message["id"]) else { return };
                 let _ = exchange.stream.write_all(head.as_bytes());
-                trickle(&mut exchange.stream, &cut(line, &lengths));
+                trickle(&mut exchange.stream, &cut(line, lengths));
                 let _ = exchange.done.send(true);
             });
         }
         Style::Sse | Style::Legacy => {
             let event = [b"event: message\ndata: ", line, b"\n\n"].concat();
-            events_to(&message["id"], &cut(&event, &lengths));
+            events_to(&message["id"], &cut(&event, lengths));
             let replies = message.as_array().map_or(std::slice::from_ref(&message), Vec::as_slice);
             if style == Style::Sse && replies.iter().any(answers) {
                 finish_of(&message["id"]);

@@ -99,13 +99,11 @@ impl Deref for Peer {
 impl Peer {
     /// Kill the server, whoever started it.
     pub fn kill(&mut self) {
-        match &mut self.process {
-            Some(process) => process.kill(),
-            None => {
-                let pid = self.connection.pid().expect("a local server").to_string();
-                assert!(Command::new("kill").args(["-9", &pid]).status().expect("kill runs").success());
-            }
+        if let Some(process) = &mut self.process {
+            return process.kill();
         }
+        let pid = self.connection.pid().expect("a local server").to_string();
+        assert!(Command::new("kill").args(["-9", &pid]).status().expect("kill runs").success());
     }
 }
 

@@ -13,6 +13,7 @@ use std::{
 
 use parking_lot::Mutex;
 use serde_json::{Map, Value};
+use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::{Connection, ConnectionState, read_list};
@@ -35,10 +36,17 @@ const AT_MOST: Duration = Duration::from_secs(1);
 const SOON: Duration = Duration::from_millis(500);
 const SELDOM: Duration = Duration::from_secs(60);
 
-/// The resources that are subscribed to.
+/// A list that the server says holds for a time is not read more often than this.
+const SELDOM_READ: Duration = Duration::from_secs(30);
+
+/// What a server was asked to tell, which it has to be asked again when it forgets.
 #[derive(Debug, Default)]
 pub(super) struct Subscriptions {
+    /// The resources that are subscribed to.
     uris: Mutex<BTreeSet<String>>,
+    /// The level of log messages that was asked for.
+    level: Mutex<Option<String>>,
+    /// Whoever listens, in the newer era.
     listener: Mutex<Option<AbortOnDropHandle<()>>>,
 }
 
@@ -51,30 +59,68 @@ pub(super) fn start(connection: &Arc<Connection>) {
 
 /// Read lists again as they change, until the connection is gone or has ended.
 async fn refresh(connection: Weak<Connection>) {
+    let mut read = Instant::now();
     loop {
-        let Some(changes) = connection.upgrade().map(|c| Arc::clone(&c.handler.changes)) else { return };
-        let mut ended = match connection.upgrade() {
-            Some(connection) => connection.state.subscribe(),
-            None => return,
+        let Some(strong) = connection.upgrade() else { return };
+        let changes = Arc::clone(&strong.handler.changes);
+        let mut ended = strong.state.subscribe();
+        let stale = strong.stale();
+        drop(strong);
+        let expired = async {
+            match stale {
+                Some((_, after)) => tokio::time::sleep_until(read + after).await,
+                None => std::future::pending().await,
+            }
         };
         tokio::select! {
             () = changes.wait() => {}
+            () = expired => {
+                for kind in stale.iter().flat_map(|(kinds, _)| kinds) {
+                    changes.mark(*kind);
+                }
+            }
             _ = ended.wait_for(|state| *state != ConnectionState::Ready) => return,
         }
-        let latest = tokio::time::Instant::now() + AT_MOST;
-        while tokio::time::Instant::now() < latest
-            && tokio::time::timeout(QUIET, changes.wait()).await.is_ok()
-        {}
+        let latest = Instant::now() + AT_MOST;
+        while Instant::now() < latest && tokio::time::timeout(QUIET, changes.wait()).await.is_ok() {}
         let Some(connection) = connection.upgrade() else { return };
-        for kind in [ListKind::Tools, ListKind::Resources, ListKind::Prompts] {
-            if changes.take(kind) {
+        if changes.take_renewed() {
+            connection.ask_again().await;
+        }
+        for kind in ListKind::ALL {
+            if changes.take(kind) && (kind == ListKind::Tools || connection.about.has(kind)) {
                 connection.read_again(kind).await;
             }
         }
+        read = Instant::now();
     }
 }
 
 impl Connection {
+    /// The lists of whose changes nobody tells, and after what time they hold no more.
+    fn stale(&self) -> Option<(Vec<ListKind>, Duration)> {
+        let offer = self.offer.lock();
+        let untold = |kind: &ListKind| !self.about.flag(kind.as_str(), "listChanged");
+        let timed: Vec<(ListKind, Duration)> =
+            offer.fresh.iter().filter(|(kind, _)| untold(kind)).map(|(kind, time)| (*kind, *time)).collect();
+        let after = timed.iter().map(|(_, time)| *time).min()?;
+        Some((timed.into_iter().map(|(kind, _)| kind).collect(), after.max(SELDOM_READ)))
+    }
+
+    /// Ask for everything again that a server was asked for once, since it has forgotten.
+    async fn ask_again(&self) {
+        let level = self.subscriptions.level.lock().clone();
+        let uris: Vec<String> = self.subscriptions.uris.lock().iter().cloned().collect();
+        let level = level.map(|level| ("logging/setLevel", "level", level));
+        let uris = uris.into_iter().map(|uri| ("resources/subscribe", "uri", uri));
+        for (method, key, value) in level.into_iter().chain(uris) {
+            let params = Map::from_iter([(key.to_owned(), Value::from(value))]);
+            if let Err(error) = self.request(method, params, CallContext::default()).await {
+                tracing::warn!(server = &*self.name, method, %error, "asking again in a new session failed");
+            }
+        }
+    }
+
     /// Read one list again, and put what it holds in place.
     async fn read_again(&self, kind: ListKind) {
         let mut notes = Vec::new();
@@ -108,22 +154,34 @@ impl Connection {
     }
 }
 
-/// Subscribe to a resource, or no longer.
-pub(super) async fn subscribe(connection: &Arc<Connection>, uri: &str, on: bool) -> Result<()> {
+/// Ask for log messages of this level and above.
+pub(super) async fn set_logging_level(connection: &Connection, level: &str) -> Result<()> {
     if connection.peer.manner().era == Era::Modern {
-        let changed = {
-            let mut uris = connection.subscriptions.uris.lock();
-            if on { uris.insert(uri.to_owned()) } else { uris.remove(uri) }
-        };
-        if changed {
-            listen_anew(connection);
-        }
+        connection.peer.set_manner(connection.peer.manner().with_log_level(level));
         return Ok(());
     }
-    let method = if on { "resources/subscribe" } else { "resources/unsubscribe" };
-    let mut params = Map::new();
-    params.insert("uri".to_owned(), uri.into());
-    connection.request(method, params, CallContext::default()).await.map(drop)
+    let params = Map::from_iter([("level".to_owned(), Value::from(level))]);
+    connection.request("logging/setLevel", params, CallContext::default()).await?;
+    *connection.subscriptions.level.lock() = Some(level.to_owned());
+    Ok(())
+}
+
+/// Subscribe to a resource, or no longer.
+pub(super) async fn subscribe(connection: &Arc<Connection>, uri: &str, on: bool) -> Result<()> {
+    let modern = connection.peer.manner().era == Era::Modern;
+    if !modern {
+        let method = if on { "resources/subscribe" } else { "resources/unsubscribe" };
+        let params = Map::from_iter([("uri".to_owned(), Value::from(uri))]);
+        connection.request(method, params, CallContext::default()).await?;
+    }
+    let changed = {
+        let mut uris = connection.subscriptions.uris.lock();
+        if on { uris.insert(uri.to_owned()) } else { uris.remove(uri) }
+    };
+    if modern && changed {
+        listen_anew(connection);
+    }
+    Ok(())
 }
 
 /// Listen for what the server announces and for the resources that are subscribed to now; whoever
@@ -143,7 +201,7 @@ async fn listen(connection: Weak<Connection>, params: Map<String, Value>) {
     let mut pause = SOON;
     loop {
         let Some(peer) = connection.upgrade().map(|connection| Arc::clone(&connection.peer)) else { return };
-        let begun = tokio::time::Instant::now();
+        let begun = Instant::now();
         let what = What::of("subscriptions/listen");
         let ended = peer.request(what, Params::Object(&params), CallContext::default(), None).await;
         match ended {
@@ -164,7 +222,7 @@ async fn listen(connection: Weak<Connection>, params: Map<String, Value>) {
         pause = (pause * 2).min(SELDOM);
         // What changed meanwhile was not told.
         let Some(connection) = connection.upgrade() else { return };
-        for kind in [ListKind::Tools, ListKind::Resources, ListKind::Prompts] {
+        for kind in ListKind::ALL {
             if connection.about.flag(kind.as_str(), "listChanged") {
                 connection.handler.changes.mark(kind);
             }

@@ -9,7 +9,7 @@ use super::{
         era::{self, Era, Manner, ParamHeader},
         wire::RpcError,
     },
-    Again, Sink,
+    Again, Sink, cache,
 };
 use crate::{Arguments, Error, ProgressSink, Result, tool::seconds};
 
@@ -115,6 +115,12 @@ pub(super) struct Written {
 }
 
 impl Written {
+    /// Under what its result may be kept, where the era has hints about that.
+    pub(super) fn cache_key(&self, what: &What, manner: &Manner) -> Option<cache::Key> {
+        let method = cache::cacheable(what.method()).filter(|_| manner.era == Era::Modern)?;
+        Some((method, self.line[self.members.clone()].to_vec()))
+    }
+
     /// What a further round of the request needs, where the era has such rounds.
     pub(super) fn again(&self, what: &What, manner: &Manner, token: Option<i64>) -> Option<Box<Again>> {
         let rounds = manner.era == Era::Modern && !matches!(what, What::Other(_));

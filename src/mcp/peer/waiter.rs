@@ -15,6 +15,7 @@ use super::{
         wire::{self, RpcError},
     },
     InputRequired, What,
+    cache::Key,
 };
 use crate::{Completion, Error, ProgressSink, Result, ToolOutput, tool::panic_text};
 
@@ -87,6 +88,8 @@ pub(super) struct Waiter {
     /// The number that the latest request carried.
     pub(super) wire: i64,
     pub(super) again: Option<Box<Again>>,
+    /// Under what the result may be kept.
+    pub(super) kept: Option<Key>,
     /// Since when it is parked, because the server wants input.
     pub(super) paused_at: Option<Instant>,
     left: Option<Duration>,
@@ -123,6 +126,7 @@ impl Waiter {
             end: Position::default(),
             wire: 0,
             again: None,
+            kept: None,
             paused_at: None,
             left: None,
             asking: None,

@@ -153,7 +153,7 @@ fn gemini_gets_only_what_it_knows() {
             {"type": "integer", "minimum": 0, "description": "d"}]})
     );
     assert_eq!(
-        property(json!({"type": "integer", "enum": [1, 2]}), Profile::Gemini),
+        property(&json!({"type": "integer", "enum": [1, 2]}), Profile::Gemini),
         json!({"type": "integer", "description": "One of: 1, 2"})
     );
     let object = json!({"type": "object", "properties": {"t": {"$ref": "#/$defs/T"}}, "required": ["t", "gone"],
@@ -219,7 +219,7 @@ fn the_tags_of_a_union_at_the_root_become_an_enum() {
 #[test]
 fn what_is_loosened_under_a_negation_does_not_tighten() {
     let out = property(
-        json!({"type": "object", "not": {"properties": {"y": {"$ref": "#/nowhere"}}}}),
+        &json!({"type": "object", "not": {"properties": {"y": {"$ref": "#/nowhere"}}}}),
         Profile::OpenAi,
     );
     assert!(out.get("not").is_none(), "{out}");

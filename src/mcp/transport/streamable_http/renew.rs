@@ -116,6 +116,7 @@ impl Shared {
         told.finish().await;
         drop(shut);
         self.start_listening(&mut self.state.lock());
+        self.receiver.renewed();
         Ok(())
     }
 
