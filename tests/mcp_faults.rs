@@ -349,6 +349,15 @@ promise! { a_connection_that_breaks_in_mid_call_fails_it_at_once_and_the_next_ca
     assert_eq!(text(&peer, "after").await, "after");
 }}
 
+promise! { a_tool_that_had_its_side_effect_is_not_run_again [json sse] |over| {
+    let peer = over.connected("normal").await;
+    let arguments = json!({"do": "http_hang_up"}).as_object().unwrap().clone();
+    let call = tool(&peer, "write_c").call(arguments.into(), CallContext::default());
+    let error = tokio::time::timeout(GENEROUS, call).await.expect("the call hangs").unwrap_err();
+    assert!(matches!(error, Error::Connection { sent: true, .. }), "{error:?}");
+    assert_eq!(text(&peer, "runs").await, "1");
+}}
+
 promise! { events_are_read_by_the_book [sse legacy] |over| {
     let peer = over.connected("normal").await;
     understood(&peer, &["sse_cr", "sse_crlf", "sse_data_lines", "sse_comments", "sse_other_events"]).await;
@@ -367,8 +376,9 @@ promise! { a_stream_that_breaks_off_is_resumed_by_the_last_event [sse] |over| {
     understood(&*over.connected("normal").await, &["sse_resumed"]).await;
 }}
 
-promise! { a_redirect_to_the_same_origin_is_followed [json sse] |over| {
+promise! { a_redirect_to_the_same_origin_is_followed_also_that_to_a_slash [json sse] |over| {
     understood(&*over.connected("moved").await, &["x"]).await;
+    understood(&*over.connected("slash").await, &["x"]).await;
 }}
 
 promise! { the_endpoint_of_the_older_transport_may_be_written_in_any_way [legacy] |over| {

@@ -55,11 +55,15 @@ def read_body(connection: socket.socket) -> bytes:
         data += receive(connection)
     head, _, body = data.partition(b"\r\n\r\n")
     fields = dict(line.split(b": ", 1) for line in head.lower().splitlines()[1:])
-    parts, missing = [body], int(fields[b"content-length"]) - len(body)
-    while missing > 0:
-        parts.append(receive(connection))
-        missing -= len(parts[-1])
-    return b"".join(parts)
+    length, have = int(fields[b"content-length"]), len(body)
+    whole = bytearray(length)
+    whole[:have] = body
+    rest = memoryview(whole)
+    while have < length:
+        more = connection.recv_into(rest[have:])
+        expect(more > 0, "the server has hung up")
+        have += more
+    return bytes(whole)
 
 
 def texts(data: bytes) -> list[str]:

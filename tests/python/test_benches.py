@@ -33,6 +33,9 @@ def test_rows_with_and_without_a_server_run_on_every_side(reference_python: Path
         None,
     )
     rows = ["prepare", "python_batch"] + (["mcp_gather"] if floor else [])
+    # The side in Rust and the server for HTTP lie beside it, where they were built.
+    if floor and all(floor.with_name(name).exists() for name in ("floor_http", "side_rmcp")):
+        rows += ["http_one", "http_json"]
     command = [sys.executable, str(BENCHES / "run.py"), "--dry", "--rounds", "1"]
     command += ["--reference", str(reference_python), "--floor", str(floor), *rows]
     done = subprocess.run(command, capture_output=True, text=True, timeout=100, stdin=subprocess.DEVNULL)

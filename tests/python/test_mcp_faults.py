@@ -69,8 +69,10 @@ async def test_names_are_valid_unique_and_the_same_after_a_restart(over: str) ->
             await close(connections)
     names = seen[0]
     assert seen[0] == seen[1]
-    assert len(names) == len(set(names)) == 3 * (7 + 4 + 2)
+    assert len(names) == len(set(names)) == 3 * (9 + 4 + 2)
     assert all(VALID.fullmatch(name) for name in names), names
+    # `b_c` of `a`, and `c` of `a_b`.
+    assert len([name for name in names if re.fullmatch(r"mcp_a_b_c(_[0-9a-f]{8})?", name)]) == 2
 
 
 @pytest.mark.parametrize("over", TRANSPORTS)

@@ -7,14 +7,16 @@
 use std::{
     collections::HashMap,
     convert::Infallible,
-    fmt::Write as _,
     io,
     sync::{Arc, LazyLock, Mutex, PoisonError},
     time::Duration,
 };
 
 use futures_util::stream;
-use http::{Method, Request, Response, StatusCode, header::CONTENT_TYPE};
+use http::{
+    Method, Request, Response, StatusCode,
+    header::{CONTENT_LENGTH, CONTENT_TYPE},
+};
 use http_body_util::{BodyExt, Either, Full, StreamBody};
 use hyper::{
     body::{Bytes, Frame, Incoming},
@@ -29,11 +31,11 @@ const DELAY: Duration = Duration::from_millis(20);
 const MANY: usize = 1_000;
 const BIG: usize = 8 << 20;
 
-static BIG_RESULT: LazyLock<String> =
-    LazyLock::new(|| json!({"content": [{"type": "text", "text": "x".repeat(BIG)}]}).to_string());
+static BIG_RESULT: LazyLock<Bytes> =
+    LazyLock::new(|| json!({"content": [{"type": "text", "text": "x".repeat(BIG)}]}).to_string().into());
 
 /// 1,000 tools of about 2 KiB, as a server in front of a large API has them.
-static MANY_TOOLS: LazyLock<String> = LazyLock::new(|| {
+static MANY_TOOLS: LazyLock<Bytes> = LazyLock::new(|| {
     let tools: Vec<Value> = (0..MANY)
         .map(|number| {
             let mut properties = serde_json::Map::new();
@@ -60,7 +62,7 @@ static MANY_TOOLS: LazyLock<String> = LazyLock::new(|| {
             })
         })
         .collect();
-    json!({"tools": tools}).to_string()
+    json!({"tools": tools}).to_string().into()
 });
 
 type Body = Either<Full<Bytes>, StreamBody<EventStream>>;
@@ -79,8 +81,9 @@ fn streams(shared: &Shared) -> std::sync::MutexGuard<'_, Streams> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The reply to a request as text, after the time that it takes; nothing for a notification.
-async fn reply(body: &[u8], many: bool) -> Option<String> {
+/// The reply to a request in parts, after the time that it takes; nothing for a notification. What is large is a part
+/// of its own, so that it is not copied.
+async fn reply(body: &[u8], many: bool) -> Option<[Bytes; 3]> {
     let request: Value = serde_json::from_slice(body).ok()?;
     let (id, params) = (request.get("id")?, &request["params"]);
     let result = match request["method"].as_str()? {
@@ -89,31 +92,31 @@ async fn reply(body: &[u8], many: bool) -> Option<String> {
             "capabilities": {"tools": {}},
             "serverInfo": {"name": "floor", "version": "1"},
         })
-        .to_string(),
+        .to_string()
+        .into(),
         "tools/list" if many => MANY_TOOLS.clone(),
         "tools/list" => {
             let tool = |name: &str| {
                 json!({"name": name, "description": "Give the text back.", "annotations": {"readOnlyHint": true},
                     "inputSchema": {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}})
             };
-            json!({"tools": [tool("echo"), tool("slow"), tool("big")]}).to_string()
+            json!({"tools": [tool("echo"), tool("slow"), tool("big")]}).to_string().into()
         }
         "tools/call" if params["name"] == "big" => BIG_RESULT.clone(),
         "tools/call" => {
             if params["name"] == "slow" {
                 tokio::time::sleep(DELAY).await;
             }
-            json!({"content": [{"type": "text", "text": params["arguments"]["text"]}]}).to_string()
+            json!({"content": [{"type": "text", "text": params["arguments"]["text"]}]}).to_string().into()
         }
-        "ping" => "{}".to_owned(),
+        "ping" => "{}".into(),
         _ => {
             let error = json!({"code": -32601, "message": "no such method"});
-            return Some(json!({"jsonrpc": "2.0", "id": id, "error": error}).to_string());
+            let reply = json!({"jsonrpc": "2.0", "id": id, "error": error}).to_string();
+            return Some([reply.into(), Bytes::new(), Bytes::new()]);
         }
     };
-    let mut reply = String::with_capacity(result.len() + 64);
-    let _ = write!(reply, "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{result}}}");
-    Some(reply)
+    Some([format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":").into(), result, "}".into()])
 }
 
 fn whole(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> Response<Body> {
@@ -125,8 +128,22 @@ fn whole(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> Resp
     response
 }
 
-fn event(name: &str, data: &str) -> Bytes {
-    format!("event: {name}\ndata: {data}\n\n").into()
+/// A response with a length, in parts that stay apart if they are large.
+fn answer(kind: &'static str, parts: Vec<Bytes>) -> Response<Body> {
+    let length: usize = parts.iter().map(Bytes::len).sum();
+    if length < 1 << 16 {
+        return whole(StatusCode::OK, kind, parts.concat());
+    }
+    let frames: EventStream = Box::pin(stream::iter(parts.into_iter().map(|part| Ok(Frame::data(part)))));
+    let mut response = Response::new(Either::Right(StreamBody::new(frames)));
+    response.headers_mut().insert(CONTENT_TYPE, http::HeaderValue::from_static(kind));
+    response.headers_mut().insert(CONTENT_LENGTH, length.into());
+    response
+}
+
+fn event(name: &str, data: [Bytes; 3]) -> Vec<Bytes> {
+    let [first, second, third] = data;
+    vec![format!("event: {name}\ndata: ").into(), first, second, third, "\n\n".into()]
 }
 
 async fn handle(request: Request<Incoming>, shared: Shared) -> Result<Response<Body>, hyper::Error> {
@@ -144,7 +161,7 @@ async fn handle(request: Request<Incoming>, shared: Shared) -> Result<Response<B
         let Some(stream) = stream else { return Ok(whole(StatusCode::NOT_FOUND, "", "")) };
         spawn(async move {
             if let Some(reply) = reply(&body, false).await {
-                let _ = stream.send(event("message", &reply));
+                let _ = stream.send(event("message", reply).concat().into());
             }
         });
         return Ok(whole(StatusCode::ACCEPTED, "", ""));
@@ -153,8 +170,8 @@ async fn handle(request: Request<Incoming>, shared: Shared) -> Result<Response<B
         return Ok(whole(StatusCode::ACCEPTED, "", ""));
     };
     Ok(match path.as_str() {
-        "/sse" => whole(StatusCode::OK, "text/event-stream", event("message", &reply)),
-        "/json" | "/many" => whole(StatusCode::OK, "application/json", reply),
+        "/sse" => answer("text/event-stream", event("message", reply)),
+        "/json" | "/many" => answer("application/json", reply.into()),
         _ => whole(StatusCode::NOT_FOUND, "", ""),
     })
 }
@@ -166,7 +183,7 @@ fn open_stream(shared: &Shared) -> Response<Body> {
         streams.open.retain(|_, stream| !stream.is_closed());
         streams.last += 1;
         let session = streams.last;
-        let _ = sender.send(event("endpoint", &format!("/messages?{session}")));
+        let _ = sender.send(format!("event: endpoint\ndata: /messages?{session}\n\n").into());
         streams.open.insert(session, sender);
         session
     };

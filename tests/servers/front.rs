@@ -391,6 +391,9 @@ fn post(stream: &mut TcpStream, style: Style, mode: &str, request: &Request, inp
     if mode == "moved" && request.path != "/moved" {
         return answer(stream, "307 Temporary Redirect\r\nLocation: /moved", "");
     }
+    if mode == "slash" && !request.path.ends_with('/') {
+        return answer(stream, "308 Permanent Redirect\r\nLocation: mcp/", "");
+    }
     let message: Value = serde_json::from_str(&request.body).unwrap_or_default();
     let awaits = message.get("id").is_some() && message.get("method").is_some();
     if style != Style::Legacy && awaits {

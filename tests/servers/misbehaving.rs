@@ -18,6 +18,8 @@ struct Server {
     cancelled: Vec<Value>,
     /// Calls that wait for a second one.
     held: Vec<Value>,
+    /// How often a call was carried out before its connection broke.
+    runs: usize,
 }
 
 fn main() {
@@ -49,7 +51,7 @@ fn main() {
         _ => {}
     }
     front::open(style, &mode);
-    let mut server = Server { mode, cancelled: Vec::new(), held: Vec::new() };
+    let mut server = Server { mode, cancelled: Vec::new(), held: Vec::new(), runs: 0 };
     while let Some(message) = server.read(true) {
         server.handle(&message);
     }
@@ -175,7 +177,7 @@ impl Server {
                 {"name": "twice", "description": "first"}, {"name": "twice", "description": "second"},
                 {"name": "\u{67e5}\u{8be2}"}, {"name": "\u{5929}\u{6c14}"}]}),
             "names" => {
-                json!({"tools": [plain("resource_x"), plain("a.b"), plain("a b"), plain("\u{67e5}\u{8be2}"),
+                json!({"tools": [plain("resource_x"), plain("a.b"), plain("a b"), plain("b_c"), plain("c"), plain("\u{67e5}\u{8be2}"),
                 plain(&"long".repeat(40)), plain(&format!("{}er", "long".repeat(40))), plain("self")]})
             }
             _ => json!({"tools": [
@@ -311,6 +313,11 @@ impl Server {
                 {"content": [{"type": "text", "text": "no such file"}], "isError": true}})),
             "structured" => send(&json!({"jsonrpc": "2.0", "id": id, "result": {"content": [],
                 "structuredContent": {"rows": [1, 2]}}})),
+            "runs" => send(&text(id, &self.runs.to_string())),
+            "http_hang_up" => {
+                self.runs += 1;
+                front::hang_up();
+            }
             _ if what.starts_with("http_") => over_http(what, &reply),
             _ if what.starts_with("sse_") => as_events(what, &reply),
             _ => send(&reply),
@@ -363,8 +370,7 @@ fn over_http(what: &str, reply: &Value) {
                 reply.to_string().as_bytes(),
             );
         }
-        "http_head" => send(&text(&reply["id"], &front::head())),
-        _ => front::hang_up(),
+        _ => send(&text(&reply["id"], &front::head())),
     }
 }
 
