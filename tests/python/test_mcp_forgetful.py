@@ -1,4 +1,4 @@
-"""What happens when an HTTP server forgets its session: one new handshake, and nothing that was asked is lost."""
+"""What happens when an HTTP server forgets its session: one new handshake, and nothing is lost."""
 
 from __future__ import annotations
 
