@@ -157,14 +157,16 @@ impl Handler {
     /// Ask the delegate, with the clocks of the calls stopped.
     async fn ask(&self, method: &str, params: Value) -> Result<Value, RequestError> {
         let _paused = self.peer.upgrade().map(|peer| peer.pause());
+        self.patiently(method, params).await
+    }
+
+    /// Ask the delegate, and give up when nobody answers.
+    async fn patiently(&self, method: &str, params: Value) -> Result<Value, RequestError> {
         let asked = self.delegate.request(&self.server, method, params);
-        match tokio::time::timeout(PATIENCE, asked).await {
-            Ok(result) => result,
-            Err(_) => Err(RequestError::new(
-                ErrorCode::INTERNAL_ERROR.0,
-                format!("nobody answered within {}s", PATIENCE.as_secs()),
-            )),
-        }
+        tokio::time::timeout(PATIENCE, asked).await.unwrap_or_else(|_| {
+            let message = format!("nobody answered within {}s", PATIENCE.as_secs());
+            Err(RequestError::new(ErrorCode::INTERNAL_ERROR.0, message))
+        })
     }
 
     /// Whether the host answers such requests.
@@ -277,15 +279,10 @@ impl Handler {
             let params = request.get("params").cloned().unwrap_or_else(|| Value::Object(Map::new()));
             let raw = serde_json::value::to_raw_value(&params).ok();
             let asked = match self.offered(&method, raw.as_deref()) {
-                Ok(()) => {
-                    let asked = self.delegate.request(&self.server, &method, params);
-                    tokio::time::timeout(PATIENCE, asked)
-                        .await
-                        .map_err(|_| format!("nobody answered within {}s", PATIENCE.as_secs()))
-                        .and_then(|result| result.map_err(|error| error.message))
-                }
-                Err(error) => Err(error.message),
+                Ok(()) => self.patiently(&method, params).await,
+                Err(error) => Err(error),
             };
+            let asked = asked.map_err(|error| error.message);
             asked
                 .map(|answer| (key, answer))
                 .map_err(|why| format!("the server asks for input ({method}): {why}"))

@@ -155,7 +155,7 @@ async fn discover(peer: &Arc<Peer>, terms: &Terms) -> Result<Found, Failure> {
     let mut again = true;
     loop {
         let manner = Arc::new(Manner::modern(version.as_str(), &terms.capabilities, terms.http));
-        let reply = ask(peer, "server/discover", &Params::None, Some(Arc::clone(&manner))).await;
+        let reply = ask(peer, "server/discover", &Params::None, Some(manner)).await;
         let result = match reply {
             Ok(result) => result,
             Err(Error::Remote { rpc_code: UNSUPPORTED_VERSION, message, data, .. }) => {
@@ -166,14 +166,7 @@ async fn discover(peer: &Arc<Peer>, terms: &Terms) -> Result<Found, Failure> {
                     version = next;
                     continue;
                 }
-                if supported.is_empty() || supported.iter().any(|v| Era::of(v) == Era::Legacy) {
-                    return Ok(Found::Legacy(message));
-                }
-                return Err(format!(
-                    "the server speaks protocol version {}; this client knows up to {}",
-                    supported.join(", "),
-                    MODERN[0]
-                ));
+                return nothing_in_common(&supported, message);
             }
             Err(Error::Remote { rpc_code, message, .. }) if NEWER_CODES.contains(&rpc_code) => {
                 return Err(format!("server/discover was refused: {message} [code {rpc_code}]"));
@@ -192,15 +185,7 @@ async fn discover(peer: &Arc<Peer>, terms: &Terms) -> Result<Found, Failure> {
         let result = object(&result, "server/discover")?;
         let supported = versions(result.get("supportedVersions"));
         let Some(agreed) = best(&supported) else {
-            if supported.is_empty() || supported.iter().any(|v| Era::of(v) == Era::Legacy) {
-                // Also a server that answers whatever it is asked.
-                return Ok(Found::Legacy(String::new()));
-            }
-            return Err(format!(
-                "the server speaks protocol version {}; this client knows up to {}",
-                supported.join(", "),
-                MODERN[0]
-            ));
+            return nothing_in_common(&supported, String::new());
         };
         let about = About::read(agreed.as_str(), &result);
         peer.set_manner(Manner::modern(agreed.as_str(), &terms.capabilities, terms.http));
@@ -209,6 +194,16 @@ async fn discover(peer: &Arc<Peer>, terms: &Terms) -> Result<Found, Failure> {
         }
         return Ok(Found::Modern(about));
     }
+}
+
+/// What a server is that supports no version of the newer era that we know: one of the older era, as is
+/// one that names none because it answers whatever it is asked; or too new.
+fn nothing_in_common(supported: &[String], why: String) -> Result<Found, Failure> {
+    if supported.is_empty() || supported.iter().any(|v| Era::of(v) == Era::Legacy) {
+        return Ok(Found::Legacy(why));
+    }
+    let (theirs, ours) = (supported.join(", "), &MODERN[0]);
+    Err(format!("the server speaks protocol version {theirs}; this client knows up to {ours}"))
 }
 
 fn versions(value: Option<&Value>) -> Vec<String> {

@@ -148,10 +148,7 @@ impl Tool for McpTool {
             let done = Completion::new(move |result| {
                 let _ = send.send(result);
             });
-            let mut guard = CancelOnDrop(Some(self.submit(arguments, context, done)));
-            let result = receive.await;
-            guard.0 = None;
-            result.unwrap_or(Err(Error::Cancelled))
+            waited(self.submit(arguments, context, done), receive).await
         })
     }
 
@@ -214,6 +211,14 @@ impl Drop for CancelOnDrop {
     }
 }
 
+/// Wait for what was submitted; dropping the future cancels it.
+async fn waited<T>(running: Running, receive: tokio::sync::oneshot::Receiver<Result<T>>) -> Result<T> {
+    let mut guard = CancelOnDrop(Some(running));
+    let result = receive.await;
+    guard.0 = None;
+    result.unwrap_or(Err(Error::Cancelled))
+}
+
 fn submit(
     link: &Link,
     what: What,
@@ -254,10 +259,7 @@ pub(super) fn request(
     Box::pin(async move {
         let (send, receive) = tokio::sync::oneshot::channel();
         let running = submit(&link, what, Params::Object(&params), limits, context, Sink::Raw(send));
-        let mut guard = CancelOnDrop(Some(running));
-        let result = receive.await;
-        guard.0 = None;
-        result.unwrap_or(Err(Error::Cancelled))
+        waited(running, receive).await
     })
 }
 
@@ -273,11 +275,7 @@ pub(super) fn call_raw(
     Box::pin(async move {
         let (send, receive) = tokio::sync::oneshot::channel();
         let params = Params::Tool { name: &tool, arguments: &arguments, headers: &headers };
-        let mut guard =
-            CancelOnDrop(Some(submit(&link, What::Tool, params, limits, context, Sink::Raw(send))));
-        let result = receive.await;
-        guard.0 = None;
-        result.unwrap_or(Err(Error::Cancelled))
+        waited(submit(&link, What::Tool, params, limits, context, Sink::Raw(send)), receive).await
     })
 }
 
