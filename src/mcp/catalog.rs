@@ -14,6 +14,8 @@ pub(super) struct RawTool {
     pub(super) input_schema: Value,
     pub(super) output_schema: Option<Value>,
     pub(super) read_only: bool,
+    /// Whether running it twice with the same arguments does no more than once.
+    pub(super) idempotent: bool,
     /// The arguments that headers repeat, in the era that has them.
     pub(super) headers: Vec<ParamHeader>,
 }
@@ -101,9 +103,11 @@ fn tool(item: &Value, strict_headers: bool, notes: &mut Vec<String>) -> Result<R
         Err(_) => Vec::new(),
     };
     let annotations = item.get("annotations").and_then(Value::as_object);
+    let hint = |name| annotations.and_then(|a| a.get(name)) == Some(&Value::Bool(true));
     Ok(RawTool {
         description: text(item, "description"),
-        read_only: annotations.and_then(|a| a.get("readOnlyHint")) == Some(&Value::Bool(true)),
+        read_only: hint("readOnlyHint"),
+        idempotent: hint("idempotentHint"),
         output_schema: item.get("outputSchema").filter(|schema| schema.is_object()).cloned(),
         input_schema,
         headers,

@@ -51,6 +51,30 @@ pub enum ResourceMode {
     One,
 }
 
+/// Whether a call is sent again when its connection was lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Retry {
+    /// If the server cannot have seen it, or running it twice does no harm (read-only or idempotent).
+    #[default]
+    Safe,
+    /// In any case, as the reference does: a side effect may happen twice.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// When a server is started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Lazy {
+    /// At once; if it is known from the cache what it offers, nobody waits for it.
+    #[default]
+    Auto,
+    /// At the first call, if it is known from the cache what it offers.
+    Yes,
+    /// At once, and what it offers is not taken from the cache.
+    No,
+}
+
 /// One server entry, checked and with its defaults filled in.
 #[derive(Clone, PartialEq)]
 #[non_exhaustive]
@@ -87,6 +111,16 @@ pub struct ServerConfig {
     pub disabled: bool,
     /// Limit of start, handshake and lists together; 120 s.
     pub connect_timeout: Duration,
+    /// How long a start waits for the server before it goes on without it; 10 s.
+    pub startup_wait: Duration,
+    /// When calls are sent again.
+    pub retry: Retry,
+    /// When the server is started.
+    pub lazy: Lazy,
+    /// A server that was not called for so long is stopped until the next call; by default never.
+    pub idle_timeout: Option<Duration>,
+    /// How the client proves who it is: `oauth`, or nothing.
+    pub auth: Option<String>,
     /// Whether `readOnlyHint` is believed, so that such tools may run in parallel; true.
     pub trust_read_only: bool,
     /// How resources are offered.
@@ -114,9 +148,6 @@ impl fmt::Debug for ServerConfig {
     }
 }
 
-/// Keys that this package knows and that other parts of it read.
-const KNOWN_ELSEWHERE: [&str; 5] = ["auth", "startup_wait", "retry", "lazy", "idle_timeout"];
-
 impl ServerConfig {
     /// An entry that starts `command` and speaks over its stdin and stdout.
     #[must_use]
@@ -138,12 +169,39 @@ impl ServerConfig {
             disabled_tools: Vec::new(),
             disabled: false,
             connect_timeout: Duration::from_secs(120),
+            startup_wait: Duration::from_secs(10),
+            retry: Retry::Safe,
+            lazy: Lazy::Auto,
+            idle_timeout: None,
+            auth: None,
             trust_read_only: true,
             resources: ResourceMode::Each,
             artifacts: None,
             max_result_bytes: None,
             warnings: Vec::new(),
         }
+    }
+
+    /// Whether a server of the entry `other` would be the same server, reached in the same way: what
+    /// differs can be changed while it runs.
+    #[must_use]
+    pub fn is_same_server(&self, other: &Self) -> bool {
+        let mut alike = other.clone();
+        alike.tool_timeout = self.tool_timeout;
+        alike.tool_timeouts.clone_from(&self.tool_timeouts);
+        alike.progress_cap = self.progress_cap;
+        alike.enabled_tools.clone_from(&self.enabled_tools);
+        alike.disabled_tools.clone_from(&self.disabled_tools);
+        alike.connect_timeout = self.connect_timeout;
+        alike.startup_wait = self.startup_wait;
+        alike.retry = self.retry;
+        alike.lazy = self.lazy;
+        alike.idle_timeout = self.idle_timeout;
+        alike.trust_read_only = self.trust_read_only;
+        alike.resources = self.resources;
+        alike.max_result_bytes = self.max_result_bytes;
+        alike.warnings.clone_from(&self.warnings);
+        *self == alike
     }
 
     /// Read an entry, with `${VAR}` taken from this process's environment.
@@ -224,6 +282,24 @@ impl Reader<'_> {
         if let Some(limit) = self.seconds("connect_timeout")? {
             config.connect_timeout = limit;
         }
+        if let Some(limit) = self.seconds("startup_wait")? {
+            config.startup_wait = limit;
+        }
+        config.retry = match self.text("retry")?.as_deref() {
+            None | Some("safe") => Retry::Safe,
+            Some("always") => Retry::Always,
+            Some("never") => Retry::Never,
+            Some(_) => return Err(self.fault("retry", "\"safe\", \"always\" or \"never\"")),
+        };
+        config.lazy = match self.take("lazy") {
+            None => Lazy::Auto,
+            Some(Value::String(text)) if text == "auto" => Lazy::Auto,
+            Some(Value::Bool(true)) => Lazy::Yes,
+            Some(Value::Bool(false)) => Lazy::No,
+            Some(_) => return Err(self.fault("lazy", "true, false or \"auto\"")),
+        };
+        config.idle_timeout = self.seconds("idle_timeout")?;
+        config.auth = self.text("auth")?.filter(|auth| !auth.is_empty());
         config.trust_read_only = self.flag("trust_read_only", true)?;
         config.headers = self.texts("headers")?;
         config.allow_private = self.allow_private()?;
@@ -244,7 +320,6 @@ impl Reader<'_> {
         config.warnings = self
             .map
             .keys()
-            .filter(|key| !KNOWN_ELSEWHERE.contains(&key.as_str()))
             .map(|key| format!("MCP server '{}': unknown field '{key}' is ignored", self.name))
             .collect();
         Ok(config)

@@ -3,19 +3,19 @@
 //! [`connect`] holds one deadline over start, handshake and lists (`opening`); `upkeep` follows the
 //! lists as they change; `all` is for several servers at once. Whichever way a connection
 //! ends (closed, dropped, failed or cancelled while it was being made, server gone), the server's
-//! whole process group goes with it, and every call that waits fails at once. There is no
-//! reconnecting yet: a lost connection stays lost. Its place is prepared: tools hold a link whose
-//! peer can be exchanged, and a connection keeps the recipe it was made from.
+//! whole process group goes with it, and every call that waits ends or goes to whoever rescues it. A
+//! lost connection stays lost: [`Server`](super::Server) makes new ones.
 
 mod all;
 mod opening;
 mod upkeep;
 
+pub(super) use self::opening::{Failed, Supervision, open};
 pub use self::all::{ConnectAll, connect_all};
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
-use parking_lot::{Mutex, RwLock};
+use parking_lot::Mutex;
 use serde_json::{Map, Value, value::RawValue};
 use tokio::{runtime::Handle, sync::watch};
 use tokio_util::task::AbortOnDropHandle;
@@ -23,12 +23,15 @@ use tokio_util::task::AbortOnDropHandle;
 use super::{
     config::ServerConfig,
     delegate::{Delegate, ListKind, NoDelegate},
+    era::Era,
     handler::Handler,
-    peer::{Peer, What},
+    link::Link,
+    offering::Offering,
+    peer::{Params, Peer, What},
     session::{self, About, List},
     state::ConnectionState,
     transport::process::Process,
-    wrap::{self, Capability, Limits, McpTool, Offer, Wrapper},
+    wrap::{self, Limits, McpTool},
 };
 use crate::{
     Arguments, BoxFuture, CallContext,
@@ -43,21 +46,15 @@ const LAST_GRACE: Duration = Duration::from_secs(1);
 /// A live server with what it offers.
 #[derive(Debug)]
 pub struct Connection {
-    name: Arc<str>,
-    config: ServerConfig,
+    offering: Arc<Offering>,
     about: About,
     capabilities: Value,
     leash: Option<Leash>,
     peer: Arc<Peer>,
     handler: Arc<Handler>,
-    wrapper: Wrapper,
-    /// What was last read of each list.
-    offer: Mutex<Offer>,
-    tools: RwLock<Vec<Arc<McpTool>>>,
-    warnings: RwLock<Vec<String>>,
     state: Arc<watch::Sender<ConnectionState>>,
-    /// The resources that are subscribed to, and who listens on their behalf.
-    subscriptions: upkeep::Subscriptions,
+    /// Whoever listens for what the server tells, in the newer era.
+    listener: Mutex<Option<AbortOnDropHandle<()>>>,
     runtime: Handle,
 }
 
@@ -94,8 +91,15 @@ pub async fn connect_with(
     if config.disabled {
         return Err(Error::Config(format!("MCP server '{name}' is disabled")));
     }
+    let name: Arc<str> = name.into();
+    let link = Link::new(Arc::clone(&name));
+    let offering = Arc::new(Offering::new(name, Arc::clone(&link), config));
     // On the runtime in any case: the caller may poll this future on an executor of its own.
-    let opening = AbortOnDropHandle::new(crate::spawn(opening::open(name.into(), config, delegate)));
+    let opening = AbortOnDropHandle::new(crate::spawn(async move {
+        let connection = open(&offering, delegate, None).await.map_err(|failed| failed.error)?;
+        link.open(&connection.peer);
+        Ok(connection)
+    }));
     opening.await.unwrap_or_else(|error| Err(Error::Panic(error.to_string())))
 }
 
@@ -103,28 +107,23 @@ impl Connection {
     /// The server's name in the configuration.
     #[must_use]
     pub fn name(&self) -> &str {
-        &self.name
+        self.offering.server()
     }
 
-    /// The entry that the connection was made from.
+    /// The entry that the connection was made from, as it is now.
     #[must_use]
-    pub fn config(&self) -> &ServerConfig {
-        &self.config
+    pub fn config(&self) -> Arc<ServerConfig> {
+        self.offering.config()
     }
 
     /// The server's tools that its entry admits, in the server's order.
     pub fn tools(&self) -> Vec<Arc<McpTool>> {
-        self.offered(true)
+        self.offering.tools(true)
     }
 
     /// The server's resources and prompts as tools, if its entry admits everything.
     pub fn extras(&self) -> Vec<Arc<McpTool>> {
-        self.offered(false)
-    }
-
-    fn offered(&self, tools: bool) -> Vec<Arc<McpTool>> {
-        let all = self.tools.read();
-        all.iter().filter(|tool| (tool.capability() == Capability::Tool) == tools).cloned().collect()
+        self.offering.tools(false)
     }
 
     /// Where the connection is in its life.
@@ -177,7 +176,7 @@ impl Connection {
 
     /// What was odd about the entry or the server without being fatal.
     pub fn warnings(&self) -> Vec<String> {
-        self.warnings.read().clone()
+        self.offering.warnings()
     }
 
     /// The last lines that the server wrote to stderr.
@@ -194,11 +193,7 @@ impl Connection {
         arguments: Arguments,
         context: CallContext,
     ) -> BoxFuture<Result<Box<RawValue>>> {
-        let limits = Limits::of(&self.config, tool);
-        let offer = self.offer.lock();
-        let headers = offer.tools.iter().find(|known| known.name == tool).map(|known| known.headers.clone());
-        let headers = headers.unwrap_or_default().into();
-        wrap::call_raw(Arc::clone(&self.wrapper.link), tool.to_owned(), headers, arguments, limits, context)
+        call_tool(&self.offering, tool, arguments, context)
     }
 
     /// Make any request; the result is the JSON that the server sent.
@@ -210,8 +205,7 @@ impl Connection {
         params: Map<String, Value>,
         context: CallContext,
     ) -> BoxFuture<Result<Box<RawValue>>> {
-        let limits = Limits { timeout: self.config.tool_timeout, cap: None };
-        wrap::request(Arc::clone(&self.wrapper.link), What::of(method), params, limits, context)
+        request(&self.offering, method, params, context)
     }
 
     /// Send a notification.
@@ -224,8 +218,8 @@ impl Connection {
         }
         let why = self.peer.why_ended().unwrap_or("its input is closed");
         Err(Error::Connection {
-            server: self.name.to_string(),
-            text: format!("MCP server '{}': {why}; {method} was not sent", self.name),
+            server: self.name().to_owned(),
+            text: format!("MCP server '{}': {why}; {method} was not sent", self.name()),
             sent: false,
         })
     }
@@ -241,9 +235,10 @@ impl Connection {
             List::Prompts => ListKind::Prompts,
         });
         let reading = session::list(&self.peer, list, announced);
-        match tokio::time::timeout(self.config.tool_timeout, reading).await {
+        let limit = self.config().tool_timeout;
+        match tokio::time::timeout(limit, reading).await {
             Ok(listed) => listed.map(|listed| listed.items),
-            Err(_) => Err(crate::tool::timed_out(self.config.tool_timeout)),
+            Err(_) => Err(crate::tool::timed_out(limit)),
         }
     }
 
@@ -275,16 +270,39 @@ impl Connection {
     ///
     /// Returns a line for each renaming.
     pub fn claim_names(&self, taken: &mut HashSet<String>) -> Vec<String> {
-        let mut notes = Vec::new();
-        let mut tools = self.tools.write();
-        for tool in tools.iter_mut() {
-            let name = crate::Tool::spec(&**tool).name.clone();
-            let claimed = wrap::claim(&self.name, tool.raw_name(), &name, taken, &mut notes);
-            if claimed != name {
-                *tool = Arc::new(tool.renamed(claimed));
+        self.offering.claim_names(taken)
+    }
+
+    pub(super) const fn peer(&self) -> &Arc<Peer> {
+        &self.peer
+    }
+
+    /// Whether a request waits for its reply.
+    pub(super) fn is_busy(&self) -> bool {
+        self.peer.len() > 0
+    }
+
+    /// How long ago the server was heard.
+    pub(super) fn quiet(&self) -> Duration {
+        self.peer.traffic().quiet()
+    }
+
+    /// Ask the server for the least that it must answer.
+    pub(super) async fn probe(&self, context: CallContext) -> Result<()> {
+        let method = if self.peer.manner().era == Era::Modern { "server/discover" } else { "ping" };
+        self.peer.request(What::of(method), Params::None, context, None).await.map(drop)
+    }
+
+    /// Count the server as gone, although nothing says that it is.
+    pub(super) fn lose(&self, why: &str) {
+        self.state.send_if_modified(|state| {
+            let ready = *state == ConnectionState::Ready;
+            if ready {
+                *state = ConnectionState::Lost;
             }
-        }
-        notes
+            ready
+        });
+        self.peer.end(why);
     }
 
     /// Kill the server's process group at once, without waiting; for the end of the process.
@@ -334,6 +352,32 @@ impl Drop for Connection {
     fn drop(&mut self) {
         self.closed("the connection was dropped");
     }
+}
+
+/// Call a tool by its raw name, over whatever connection there is.
+pub(super) fn call_tool(
+    offering: &Offering,
+    tool: &str,
+    arguments: Arguments,
+    context: CallContext,
+) -> BoxFuture<Result<Box<RawValue>>> {
+    let config = offering.config();
+    let (headers, harmless) = offering.known(tool);
+    let (limits, replay) = (Limits::of(&config, tool), wrap::replay(&config, harmless));
+    wrap::call_raw(Arc::clone(offering.link()), tool.to_owned(), headers, arguments, limits, replay, context)
+}
+
+/// Make any request, over whatever connection there is.
+pub(super) fn request(
+    offering: &Offering,
+    method: &str,
+    params: Map<String, Value>,
+    context: CallContext,
+) -> BoxFuture<Result<Box<RawValue>>> {
+    let config = offering.config();
+    let limits = Limits { timeout: config.tool_timeout, cap: None };
+    let replay = wrap::replay_of(&config, method);
+    wrap::request(Arc::clone(offering.link()), What::of(method), params, limits, replay, context)
 }
 
 async fn end_process(process: Arc<Process>) {

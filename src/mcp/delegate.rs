@@ -91,6 +91,8 @@ pub enum Event {
         /// Its address.
         uri: String,
     },
+    /// The tools have changed: the server was reached, or its entry is another.
+    Offering,
     /// A list was read again and is in place.
     ListChanged(ListKind),
     /// What a URL was opened for is done.
@@ -98,8 +100,13 @@ pub enum Event {
         /// The server's id of it.
         id: String,
     },
-    /// The connection has entered another state.
-    State(ConnectionState),
+    /// The server has entered another state.
+    State {
+        /// Which.
+        state: ConnectionState,
+        /// Why it is not ready, if it failed.
+        failure: Option<String>,
+    },
 }
 
 /// Speaks for the user and the host with servers. The methods are called on the runtime's threads.

@@ -9,7 +9,7 @@ use super::{
     delegate::NoDelegate,
     handler::Handler,
     inbox::Inbox,
-    peer::{Params, Peer, Request, Sink, What},
+    peer::{Params, Peer, Replay, Request, Sink, What},
     transport::{Carrier, Kind, Position, Receiver, Refused},
     wire,
 };
@@ -70,6 +70,7 @@ pub fn deliver(bytes: &[u8]) {
 fn wait(peer: &Arc<Peer>) -> oneshot::Receiver<crate::Result<Box<serde_json::value::RawValue>>> {
     let (sink, waiter) = oneshot::channel();
     peer.submit(Request {
+        replay: Replay::Never,
         what: What::Tool,
         params: Params::None,
         timeout: None,

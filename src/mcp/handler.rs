@@ -82,7 +82,13 @@ impl Changes {
         }
     }
 
-    /// Whether that was noted since it was last asked.
+    /// Note that the server has to be asked again for what it was asked once.
+    pub(super) fn ask_again(&self) {
+        self.renewed.store(true, Ordering::Release);
+        self.changed.notify_one();
+    }
+
+    /// Whether one of these was noted since it was last asked.
     pub(super) fn take_renewed(&self) -> bool {
         self.renewed.swap(false, Ordering::AcqRel)
     }

@@ -164,6 +164,7 @@ fn unreadable(peer: &Peer, id: i64, why: &str) {
 impl Receiver for Inbox {
     fn deliver(&self, text: &str, answering: Option<i64>) {
         let Some(peer) = self.peer.upgrade() else { return };
+        peer.traffic().received(text.len());
         match text.as_bytes().first() {
             Some(b'{') => self.message(&peer, text, answering),
             Some(b'[') => self.batch(&peer, text, answering),

@@ -11,30 +11,32 @@ mod cache;
 mod request;
 #[cfg(test)]
 mod tests;
+mod traffic;
 mod waiter;
 
 use std::{
     collections::HashMap,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
-        Arc, OnceLock,
-        atomic::{AtomicBool, AtomicI64, Ordering},
+        Arc, OnceLock, Weak,
+        atomic::{AtomicBool, Ordering},
     },
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use parking_lot::{Mutex, RwLock};
 use serde_json::{Map, Value, value::RawValue};
 use tokio::sync::Notify;
 
-use self::{cache::Cache, request::Written, waiter::Waiter};
+use self::{cache::Cache, request::Written, waiter::Extra};
 pub(super) use self::{
-    request::{Params, Request, What},
-    waiter::{Again, Render, Reply, Sink},
+    request::{Params, Replay, Request, What},
+    traffic::Traffic,
+    waiter::{Render, Reply, Sink, Waiter},
 };
 use super::{
     delegate::ListKind,
-    era::Manner,
+    era::{Era, Manner},
     transport::{Carrier, Failure, Kind, Refused},
 };
 use crate::{CallContext, Error, Progress, Result, tool::panic_text};
@@ -77,13 +79,34 @@ pub(super) struct Peer {
     asker: OnceLock<Arc<dyn Asker>>,
     waiters: Mutex<Waiters>,
     cache: Cache,
-    next: AtomicI64,
+    traffic: Arc<Traffic>,
+    /// Who takes over what this connection cannot carry to its end.
+    rescuer: Option<Weak<dyn Rescuer>>,
     /// Why no request can be made any more.
     ended: OnceLock<String>,
     sweep: Notify,
     owner: u32,
     /// Whether any request was answered.
     heard: AtomicBool,
+    /// Whether HTTP said that it wants to know who asks.
+    unauthorised: AtomicBool,
+}
+
+/// Why a request came to nothing on its connection.
+#[derive(Debug)]
+pub(super) struct Loss {
+    pub(super) why: String,
+    /// Whether the server may have seen the request.
+    pub(super) sent: bool,
+}
+
+/// Takes over the requests of a connection that is in trouble. The methods must not wait.
+pub(super) trait Rescuer: Send + Sync {
+    /// A request got no reply, and ends only if the rescuer ends it.
+    fn rescue(&self, key: i64, waiter: Waiter, loss: Loss, from: &Arc<Peer>);
+
+    /// The server did not answer in time.
+    fn suspect(&self);
 }
 
 /// Answers a result that asks for input; see [`Peer::resume`].
@@ -110,7 +133,17 @@ impl std::fmt::Debug for Peer {
 }
 
 impl Peer {
+    /// A peer of its own, of which nobody takes anything over.
     pub(super) fn new(server: Arc<str>) -> Arc<Self> {
+        Self::with(server, Arc::default(), None)
+    }
+
+    /// A peer whose numbers and counts are those of `traffic`.
+    pub(super) fn with(
+        server: Arc<str>,
+        traffic: Arc<Traffic>,
+        rescuer: Option<Weak<dyn Rescuer>>,
+    ) -> Arc<Self> {
         Arc::new(Self {
             server,
             carrier: OnceLock::new(),
@@ -118,11 +151,13 @@ impl Peer {
             asker: OnceLock::new(),
             waiters: Mutex::default(),
             cache: Cache::default(),
-            next: AtomicI64::new(1),
+            traffic,
+            rescuer,
             ended: OnceLock::new(),
             sweep: Notify::new(),
             owner: std::process::id(),
             heard: AtomicBool::new(false),
+            unauthorised: AtomicBool::new(false),
         })
     }
 
@@ -161,6 +196,16 @@ impl Peer {
     /// Whether any request was ever answered.
     pub(super) fn was_answered(&self) -> bool {
         self.heard.load(Ordering::Relaxed)
+    }
+
+    /// Whether the server wanted to know who asks (HTTP status 401).
+    pub(super) fn is_unauthorised(&self) -> bool {
+        self.unauthorised.load(Ordering::Relaxed)
+    }
+
+    /// What went over all connections of this server.
+    pub(super) fn traffic(&self) -> &Arc<Traffic> {
+        &self.traffic
     }
 
     /// How many requests wait.
@@ -203,6 +248,7 @@ impl Peer {
             progress: context.progress,
             sink: Sink::Raw(send),
             dressed,
+            replay: Replay::Never,
         });
         let guard = key.map(|key| Cancel { peer: Arc::clone(self), key });
         let result = receive.await;
@@ -213,40 +259,59 @@ impl Peer {
 
     /// Send a request; its sink is settled later, or at once if it cannot be sent. Returns its number.
     pub(super) fn submit(self: &Arc<Self>, request: Request<'_>) -> Option<i64> {
-        let Request { what, params, timeout, cap, deadline, limit, progress, sink, dressed } = request;
-        let refused = if let Some(why) = self.ended.get() {
-            Some(why.as_str())
-        } else if self.is_ours() {
-            None
-        } else {
+        if !self.is_ours() {
             // Its lines would mix with the parent's, and the replies would go there.
-            Some("it was started by the process that this one was forked from")
-        };
-        if let Some(why) = refused {
-            sink.settle(Err(self.not_sent(&what, why)));
+            let why = "it was started by the process that this one was forked from";
+            request.sink.settle(Err(self.not_sent(&request.what, why)));
             return None;
         }
-        let manner = dressed.unwrap_or_else(|| self.manner());
-        let key = self.next.fetch_add(1, Ordering::Relaxed);
-        let token = (progress.is_some() || cap.is_some()).then_some(key);
-        let written = match request::write(key, &what, &params, &manner, token) {
-            Ok(written) => written,
-            Err(error) => {
-                sink.settle(Err(error));
-                return None;
-            }
-        };
-        let again = written.again(&what, &manner, token);
-        let kept = written.cache_key(&what, &manner);
+        let manner = request.dressed.clone().unwrap_or_else(|| self.manner());
+        let (key, mut waiter, written) = hold(request, &manner, &self.traffic)?;
+        let kept = written.cache_key(&waiter.what, &manner);
         if let Some(result) = kept.as_ref().and_then(|kept| self.cache.get(kept)) {
-            Waiter::new(what, sink, None, None, None, None).settle_with(&result);
+            waiter.settle_with(&result);
             return None;
         }
-        let mut waiter = Waiter::new(what, sink, timeout, cap, deadline, limit);
-        waiter.progress = progress;
-        waiter.again = again;
         waiter.kept = kept;
-        self.push(key, key, waiter, written)
+        self.enter(key, key, waiter, written)
+    }
+
+    /// Take over a request from another connection, or one that was made when there was none.
+    pub(super) fn adopt(self: &Arc<Self>, key: i64, mut waiter: Waiter) {
+        let wire = self.traffic.number();
+        let manner = self.manner();
+        waiter.replays += 1;
+        waiter.may_ask = may_ask(&waiter.what, &manner);
+        let written =
+            waiter.again.as_ref().map(|again| again.write(wire, key, &waiter.what, &manner, &Extra::default()));
+        match written {
+            Some(written) => {
+                self.enter(key, wire, waiter, written);
+            }
+            None => waiter.fail(Error::Cancelled),
+        }
+    }
+
+    /// Enter the waiter and send its request, unless the connection has ended.
+    fn enter(self: &Arc<Self>, key: i64, wire: i64, waiter: Waiter, written: Written) -> Option<i64> {
+        if let Some(why) = self.ended.get() {
+            let rescued = self.rescuer.is_some();
+            self.lose(key, waiter, why, false);
+            // It may live on elsewhere, under its number.
+            return rescued.then_some(key);
+        }
+        self.push(key, wire, waiter, written)
+    }
+
+    /// A request came to nothing here: whoever rescues decides what becomes of it.
+    fn lose(self: &Arc<Self>, key: i64, waiter: Waiter, why: &str, sent: bool) {
+        match self.rescuer.as_ref().and_then(Weak::upgrade) {
+            Some(rescuer) => rescuer.rescue(key, waiter, Loss { why: why.to_owned(), sent }, self),
+            None => {
+                let error = lost(&self.server, &waiter.what, why, sent);
+                waiter.fail(error);
+            }
+        }
     }
 
     /// Enter the waiter, and send its request under the number `wire`.
@@ -258,17 +323,20 @@ impl Peer {
         let kind = Kind::Request { id: wire, method: &method, headers: written.headers };
         match self.carrier.get().map_or(Err(Refused::Closed), |carrier| carrier.send(&written.line, kind)) {
             Ok(end) => {
+                self.traffic.sent(written.line.len());
                 if let Some(waiter) = self.waiters.lock().map.get_mut(&key) {
                     waiter.end = end;
                 }
             }
-            Err(refused) => {
-                let why = match refused {
-                    Refused::Closed => self.ended.get().map_or("its input is closed", String::as_str),
-                    Refused::Full => "it does not read its input",
-                };
+            Err(Refused::Closed) => {
+                let why = self.ended.get().map_or("its input is closed", String::as_str);
                 if let Some(waiter) = self.take(key) {
-                    let error = self.not_sent(&waiter.what, why);
+                    self.lose(key, waiter, why, false);
+                }
+            }
+            Err(Refused::Full) => {
+                if let Some(waiter) = self.take(key) {
+                    let error = self.not_sent(&waiter.what, "it does not read its input");
                     waiter.sink.settle(Err(error));
                 }
                 return None;
@@ -277,7 +345,6 @@ impl Peer {
         // The connection may have ended between the check and the entry in the map.
         if let Some(why) = self.ended.get() {
             self.fail_all(why);
-            return None;
         }
         Some(key)
     }
@@ -368,7 +435,7 @@ impl Peer {
     fn may_ask(&self, wire: i64) -> Option<i64> {
         let waiters = self.waiters.lock();
         let key = waiters.key(wire);
-        waiters.map.get(&key).filter(|waiter| waiter.again.is_some()).map(|_| key)
+        waiters.map.get(&key).filter(|waiter| waiter.may_ask).map(|_| key)
     }
 
     /// The server wants input: the waiter stays, without a deadline, until it has been asked for.
@@ -420,9 +487,11 @@ impl Peer {
         };
         let Some(mut waiter) = self.take(key) else { return };
         waiter.resume(Instant::now());
-        let wire = self.next.fetch_add(1, Ordering::Relaxed);
+        let wire = self.traffic.number();
         let manner = self.manner();
-        let written = waiter.again.as_ref().map(|again| again.write(wire, &manner, answers, state));
+        let extra = Extra { answers, state };
+        let written =
+            waiter.again.as_ref().map(|again| again.write(wire, key, &waiter.what, &manner, &extra));
         match written {
             Some(written) => {
                 self.push(key, wire, waiter, written);
@@ -432,25 +501,27 @@ impl Peer {
     }
 
     /// A request gets no reply.
-    pub(super) fn fail(&self, wire: i64, failure: Failure) {
-        let waiter = {
+    pub(super) fn fail(self: &Arc<Self>, wire: i64, failure: Failure) {
+        let (key, waiter) = {
             let mut waiters = self.waiters.lock();
             let key = waiters.key(wire);
             // A parked request has had its reply, and its next round has another number.
             let waits = |waiter: &Waiter| waiter.wire == wire && waiter.paused_at.is_none();
-            if waiters.map.get(&key).is_some_and(waits) { waiters.remove(key) } else { None }
+            let waits = waiters.map.get(&key).is_some_and(waits);
+            (key, if waits { waiters.remove(key) } else { None })
         };
         let Some(waiter) = waiter else { return };
         let error = match failure {
-            Failure::NotSent(why) => self.not_sent(&waiter.what, &why),
-            Failure::Lost(why) => self.unknown_outcome(&waiter.what, &why),
+            Failure::NotSent(why) => return self.lose(key, waiter, &why, false),
+            Failure::Lost(why) => return self.lose(key, waiter, &why, true),
             Failure::Unreadable(why) => waiter.what.unreadable(&why),
-            Failure::Http { status, text, challenge } => Error::Http {
-                server: self.server.to_string(),
-                status,
-                text: waiter.what.failed(&text),
-                challenge,
-            },
+            Failure::Http { status, text, challenge } => {
+                if status == 401 {
+                    self.unauthorised.store(true, Ordering::Relaxed);
+                }
+                let text = waiter.what.failed(&text);
+                Error::Http { server: self.server.to_string(), status, text, challenge }
+            }
         };
         waiter.sink.settle(Err(error));
     }
@@ -523,40 +594,30 @@ impl Peer {
     }
 
     /// The connection has ended: every request that waits fails, and every later one.
-    pub(super) fn end(&self, why: &str) {
+    pub(super) fn end(self: &Arc<Self>, why: &str) {
         self.refuse(why);
         self.fail_all(self.ended.get().map_or(why, String::as_str));
         self.sweep.notify_one();
     }
 
-    fn fail_all(&self, why: &str) {
+    fn fail_all(self: &Arc<Self>, why: &str) {
         let waiters = {
             let mut waiters = self.waiters.lock();
             waiters.renamed.clear();
             std::mem::take(&mut waiters.map)
         };
-        for waiter in waiters.into_values() {
-            if let Some(asking) = &waiter.asking {
+        for (key, mut waiter) in waiters {
+            if let Some(asking) = waiter.asking.take() {
                 asking.abort();
             }
+            waiter.resume(Instant::now());
             let sent = self.carrier.get().is_some_and(|carrier| carrier.has_left(waiter.end));
-            let error =
-                if sent { self.unknown_outcome(&waiter.what, why) } else { self.not_sent(&waiter.what, why) };
-            waiter.sink.settle(Err(error));
+            self.lose(key, waiter, why, sent);
         }
     }
 
     fn not_sent(&self, what: &What, why: &str) -> Error {
-        let text = what.failed(&format!("MCP server '{}': {why}; the call was not sent", self.server));
-        Error::Connection { server: self.server.to_string(), text, sent: false }
-    }
-
-    fn unknown_outcome(&self, what: &What, why: &str) -> Error {
-        let text = what.failed(&format!(
-            "MCP server '{}': {why}; it had received the call, so that the outcome is unknown",
-            self.server
-        ));
-        Error::Connection { server: self.server.to_string(), text, sent: true }
+        lost(&self.server, what, why, false)
     }
 
     /// Let the server know that nobody waits any more.
@@ -618,16 +679,60 @@ impl Peer {
             waiters.sweep_at = next;
             (overdue, next)
         };
+        let any = !overdue.is_empty();
         for waiter in overdue {
             self.abandon(&waiter, "the call timed out");
-            let after = waiter.limit.unwrap_or_else(|| {
-                waiter.deadline.map_or(Duration::ZERO, |at| at.saturating_duration_since(waiter.begun))
-            });
-            let text = waiter.what.timed_out(after);
-            waiter.sink.settle(Err(Error::Timeout { after, text }));
+            waiter.expire();
+        }
+        if any && let Some(rescuer) = self.rescuer.as_ref().and_then(Weak::upgrade) {
+            rescuer.suspect();
         }
         next
     }
+}
+
+/// The error of a request that came to nothing because of its connection.
+pub(super) fn lost(server: &str, what: &What, why: &str, sent: bool) -> Error {
+    let end = if sent {
+        "it had received the call, so that the outcome is unknown"
+    } else {
+        "the call was not sent"
+    };
+    let text = what.failed(&format!("MCP server '{server}': {why}; {end}"));
+    Error::Connection { server: server.to_owned(), text, sent }
+}
+
+/// Whether a result may be a question, so that there are further rounds.
+fn may_ask(what: &What, manner: &Manner) -> bool {
+    manner.era == Era::Modern && !matches!(what, What::Other(_))
+}
+
+/// Number a request and write it in this manner; `None` if it cannot be written, which its sink is told.
+fn hold(request: Request<'_>, manner: &Manner, traffic: &Traffic) -> Option<(i64, Waiter, Written)> {
+    let Request { what, params, timeout, cap, deadline, limit, progress, sink, dressed: _, replay } = request;
+    let key = traffic.number();
+    let reports = progress.is_some() || cap.is_some();
+    let written = match request::write(key, &what, &params, manner, reports.then_some(key)) {
+        Ok(written) => written,
+        Err(error) => {
+            sink.settle(Err(error));
+            return None;
+        }
+    };
+    let mut waiter = Waiter::new(what, sink, timeout, cap, deadline, limit);
+    waiter.progress = progress;
+    waiter.may_ask = may_ask(&waiter.what, manner);
+    waiter.replay = replay;
+    if waiter.may_ask || replay != Replay::Never {
+        waiter.again = Some(written.again(&params, reports));
+    }
+    Some((key, waiter, written))
+}
+
+/// A request that waits for a connection to send it over; as [`Peer::adopt`] takes it.
+pub(super) fn without_connection(request: Request<'_>, traffic: &Traffic) -> Option<(i64, Waiter)> {
+    let manner = Manner::legacy(super::era::NEWEST_LEGACY.as_str());
+    hold(request, &manner, traffic).map(|(key, waiter, _)| (key, waiter))
 }
 
 /// No deadline of the connection runs while this is held.

@@ -1,8 +1,7 @@
 //! What servers offer, as tools of the registry.
 //!
 //! An [`McpTool`] is a tool, a resource or a prompt of a server. It holds no connection, only the
-//! link to the peer that is current, so that it outlives a reconnect and does not keep a server
-//! alive. Which of them are offered, and under which names, is decided here for one server;
+//! [`Link`], so that it outlives a reconnect and does not keep a server alive. Which of them are offered, and under which names, is decided here for one server;
 //! [`connect_all`](super::connect_all) keeps the names of several apart.
 
 mod shown;
@@ -11,44 +10,28 @@ use std::{
     any::Any,
     collections::{HashMap, HashSet},
     fmt::Write as _,
-    sync::{Arc, Weak},
+    sync::Arc,
     time::Duration,
 };
 
 use globset::GlobBuilder;
-use parking_lot::RwLock;
 use serde_json::{Map, Value, json};
 
 use self::shown::{Settings, Shown};
 use super::{
     artifacts::Store,
     catalog::{RawPrompt, RawResource, RawTool},
-    config::{ResourceMode, ServerConfig},
+    config::{ResourceMode, Retry, ServerConfig},
     delegate::ListKind,
     era::ParamHeader,
+    link::Link,
     output_schema::OutputSchema,
-    peer::{Params, Peer, Request, Sink, What},
+    peer::{Params, Replay, Request, Sink, What},
 };
 use crate::{
     Arguments, BoxFuture, CallContext, Completion, Error, Result, Running, Tool, ToolOutput, ToolSpec,
     schema::{names, normalise::normalise_openai},
 };
-
-/// The peer that calls to one server go through now; it is exchanged when the server is reconnected.
-#[derive(Debug)]
-pub(super) struct Link {
-    peer: RwLock<Arc<Peer>>,
-}
-
-impl Link {
-    pub(super) fn new(peer: Arc<Peer>) -> Arc<Self> {
-        Arc::new(Self { peer: RwLock::new(peer) })
-    }
-
-    pub(super) fn peer(&self) -> Arc<Peer> {
-        Arc::clone(&self.peer.read())
-    }
-}
 
 /// What a tool of the registry is on its server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -73,6 +56,7 @@ pub struct McpTool {
     limits: Limits,
     headers: Arc<[ParamHeader]>,
     settings: Arc<Settings>,
+    replay: Replay,
 }
 
 /// How long calls of one tool may take.
@@ -133,6 +117,7 @@ impl McpTool {
             && self.capability == other.capability
             && self.limits == other.limits
             && self.headers == other.headers
+            && self.replay == other.replay
             && self.settings.same(&other.settings)
     }
 }
@@ -175,7 +160,8 @@ impl Tool for McpTool {
             },
         };
         let shown = Shown::new(&self.settings, &arguments);
-        submit(&self.link, what, params, self.limits, context, Sink::Tool(done, Box::new(shown)))
+        let sink = Sink::Tool(done, Box::new(shown));
+        submit(&self.link, what, params, self.limits, self.replay, context, sink)
     }
 
     fn as_any(&self) -> &dyn Any {
@@ -224,11 +210,11 @@ fn submit(
     what: What,
     params: Params<'_>,
     limits: Limits,
+    replay: Replay,
     context: CallContext,
     sink: Sink,
 ) -> Running {
-    let peer = link.peer();
-    let key = peer.submit(Request {
+    link.submit(Request {
         what,
         params,
         timeout: Some(limits.timeout),
@@ -238,13 +224,7 @@ fn submit(
         progress: context.progress,
         sink,
         dressed: None,
-    });
-    let Some(key) = key else { return Running::finished() };
-    let peer: Weak<Peer> = Arc::downgrade(&peer);
-    Running::new(move || {
-        if let Some(peer) = peer.upgrade() {
-            peer.cancel(key);
-        }
+        replay,
     })
 }
 
@@ -254,11 +234,12 @@ pub(super) fn request(
     what: What,
     params: Map<String, Value>,
     limits: Limits,
+    replay: Replay,
     context: CallContext,
 ) -> BoxFuture<Result<Box<serde_json::value::RawValue>>> {
     Box::pin(async move {
         let (send, receive) = tokio::sync::oneshot::channel();
-        let running = submit(&link, what, Params::Object(&params), limits, context, Sink::Raw(send));
+        let running = submit(&link, what, Params::Object(&params), limits, replay, context, Sink::Raw(send));
         waited(running, receive).await
     })
 }
@@ -270,13 +251,29 @@ pub(super) fn call_raw(
     headers: Arc<[ParamHeader]>,
     arguments: Arguments,
     limits: Limits,
+    replay: Replay,
     context: CallContext,
 ) -> BoxFuture<Result<Box<serde_json::value::RawValue>>> {
     Box::pin(async move {
         let (send, receive) = tokio::sync::oneshot::channel();
         let params = Params::Tool { name: &tool, arguments: &arguments, headers: &headers };
-        waited(submit(&link, What::Tool, params, limits, context, Sink::Raw(send)), receive).await
+        waited(submit(&link, What::Tool, params, limits, replay, context, Sink::Raw(send)), receive).await
     })
+}
+
+/// When a request may be sent again: `harmless` says that running it twice is.
+pub(super) const fn replay(config: &ServerConfig, harmless: bool) -> Replay {
+    match (config.retry, harmless) {
+        (Retry::Never, _) => Replay::Never,
+        (Retry::Safe, false) => Replay::Unsent,
+        (Retry::Safe, true) | (Retry::Always, _) => Replay::Anyway,
+    }
+}
+
+/// When a request of this method may be sent again.
+pub(super) fn replay_of(config: &ServerConfig, method: &str) -> Replay {
+    let reads = ["/list", "/read", "/get", "completion/complete", "ping", "server/discover"];
+    replay(config, reads.iter().any(|end| method.ends_with(end)))
 }
 
 /// What a server offers, as it was listed.
@@ -301,6 +298,11 @@ pub(super) struct Wrapper {
 const LISTED_RESOURCES: usize = 50;
 
 impl Wrapper {
+    pub(super) fn new(server: Arc<str>, link: Arc<Link>, config: &ServerConfig) -> Self {
+        let root = config.artifacts.clone().or_else(Store::default_root);
+        Self { server, link, store: root.map(|root| Arc::new(Store::new(root))) }
+    }
+
     /// The tools that the entry admits; oddities are appended to `notes`.
     ///
     /// What was offered before (`former`) keeps its name, and is the same object if nothing about it
@@ -308,7 +310,7 @@ impl Wrapper {
     pub(super) fn wrap(
         &self,
         config: &ServerConfig,
-        offer: Offer,
+        offer: &Offer,
         former: &[Arc<McpTool>],
         notes: &mut Vec<String>,
     ) -> Vec<Arc<McpTool>> {
@@ -324,9 +326,9 @@ impl Wrapper {
             };
         // Names are given to all tools, also to those left out, so that they do not depend on what
         // the entry admits.
-        let named: Vec<(String, RawTool)> = offer
+        let named: Vec<(String, &RawTool)> = offer
             .tools
-            .into_iter()
+            .iter()
             .map(|tool| {
                 let name = names::mcp_tool_name(&self.server, &tool.name);
                 (claim_for(Capability::Tool, &tool.name, &name, notes), tool)
@@ -352,14 +354,14 @@ impl Wrapper {
                 }
                 ResourceMode::One => {}
                 ResourceMode::Each => {
-                    for resource in offer.resources {
+                    for resource in &offer.resources {
                         let name = names::mcp_resource_name(&self.server, &resource.name);
                         let name = claim_for(Capability::Resource, &resource.uri, &name, notes);
                         extras.push(self.resource(config, name, resource));
                     }
                 }
             }
-            for prompt in offer.prompts {
+            for prompt in &offer.prompts {
                 let name = names::mcp_prompt_name(&self.server, &prompt.name);
                 let name = claim_for(Capability::Prompt, &prompt.name, &name, notes);
                 extras.push(self.prompt(config, name, prompt));
@@ -383,29 +385,30 @@ impl Wrapper {
         Settings::new(&self.server, name, capability, self.store.clone(), config.max_result_bytes)
     }
 
-    fn tool(&self, config: &ServerConfig, name: String, tool: RawTool) -> McpTool {
+    fn tool(&self, config: &ServerConfig, name: String, tool: &RawTool) -> McpTool {
         let limits = Limits::of(config, &tool.name);
         let mut settings = self.settings(config, &name, Capability::Tool);
         settings.output = tool.output_schema.as_ref().and_then(OutputSchema::new);
         settings.records = ["prompt", "model"]
             .iter()
             .any(|key| tool.input_schema.get("properties").is_some_and(|p| p.get(key).is_some()));
-        let description = tool.description.unwrap_or_else(|| tool.name.clone());
+        let description = tool.description.clone().unwrap_or_else(|| tool.name.clone());
         let mut spec = ToolSpec::new(name, description, normalise_openai(&tool.input_schema));
-        spec.original = Some(tool.input_schema);
+        spec.original = Some(tool.input_schema.clone());
         spec.read_only = tool.read_only && config.trust_read_only;
-        self.make(spec, &tool.name, Capability::Tool, limits, tool.headers.into(), settings)
+        let replay = replay(config, tool.idempotent || tool.read_only);
+        self.make(spec, &tool.name, Capability::Tool, limits, replay, tool.headers.clone().into(), settings)
     }
 
-    fn resource(&self, config: &ServerConfig, name: String, resource: RawResource) -> McpTool {
+    fn resource(&self, config: &ServerConfig, name: String, resource: &RawResource) -> McpTool {
         let RawResource { uri, name: title, description } = resource;
-        let description = description.unwrap_or(title);
+        let description = description.as_ref().unwrap_or(title);
         let description = format!("[MCP Resource] {description}\nURI: {uri}");
         let settings = self.settings(config, &name, Capability::Resource);
         let parameters = json!({"type": "object", "properties": {}, "required": []});
         let spec = ToolSpec::new(name, description, parameters).read_only();
         let limits = Limits { timeout: config.tool_timeout, cap: None };
-        self.make(spec, &uri, Capability::Resource, limits, Arc::new([]), settings)
+        self.make(spec, uri, Capability::Resource, limits, replay(config, true), Arc::new([]), settings)
     }
 
     /// One tool that reads any resource.
@@ -427,31 +430,32 @@ impl Wrapper {
         });
         let spec = ToolSpec::new(name, description, parameters).read_only();
         let limits = Limits { timeout: config.tool_timeout, cap: None };
-        self.make(spec, "", Capability::Resource, limits, Arc::new([]), settings)
+        self.make(spec, "", Capability::Resource, limits, replay(config, true), Arc::new([]), settings)
     }
 
-    fn prompt(&self, config: &ServerConfig, name: String, prompt: RawPrompt) -> McpTool {
+    fn prompt(&self, config: &ServerConfig, name: String, prompt: &RawPrompt) -> McpTool {
         let description = format!(
             "[MCP Prompt] {}\nReturns a filled prompt template that can be used as a workflow guide.",
             prompt.description.as_deref().unwrap_or(&prompt.name)
         );
         let mut properties = Map::new();
         let mut required = Vec::new();
-        for (argument, about, needed) in prompt.arguments {
+        for (argument, about, needed) in &prompt.arguments {
             let mut property = json!({"type": "string"});
             if let Some(about) = about {
-                property["description"] = about.into();
+                property["description"] = about.as_str().into();
             }
-            if needed {
-                required.push(Value::from(argument.clone()));
+            if *needed {
+                required.push(Value::from(argument.as_str()));
             }
-            properties.insert(argument, property);
+            properties.insert(argument.clone(), property);
         }
         let settings = self.settings(config, &name, Capability::Prompt);
         let parameters = json!({"type": "object", "properties": properties, "required": required});
         let spec = ToolSpec::new(name, description, parameters).read_only();
         let limits = Limits { timeout: config.tool_timeout, cap: None };
-        self.make(spec, &prompt.name, Capability::Prompt, limits, Arc::new([]), settings)
+        let replay = replay(config, true);
+        self.make(spec, &prompt.name, Capability::Prompt, limits, replay, Arc::new([]), settings)
     }
 
     fn make(
@@ -460,6 +464,7 @@ impl Wrapper {
         raw_name: &str,
         capability: Capability,
         limits: Limits,
+        replay: Replay,
         headers: Arc<[ParamHeader]>,
         settings: Settings,
     ) -> McpTool {
@@ -473,6 +478,7 @@ impl Wrapper {
             limits,
             headers,
             settings: Arc::new(settings),
+            replay,
         }
     }
 }
@@ -507,7 +513,7 @@ fn matches(pattern: &str, raw: &str, wrapped: &str) -> bool {
     })
 }
 
-fn unmatched(config: &ServerConfig, named: &[(String, RawTool)], notes: &mut Vec<String>) {
+fn unmatched(config: &ServerConfig, named: &[(String, &RawTool)], notes: &mut Vec<String>) {
     let missing: Vec<&str> = config
         .enabled_tools
         .iter()

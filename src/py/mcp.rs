@@ -5,12 +5,17 @@
 
 mod host;
 
-use std::{collections::HashSet, sync::Arc};
+use std::{
+    collections::HashSet,
+    path::PathBuf,
+    sync::Arc,
+    time::{Duration, Instant, UNIX_EPOCH},
+};
 
 use pyo3::{
     exceptions::{PyTypeError, PyValueError},
     prelude::*,
-    types::PyList,
+    types::{PyDict, PyList},
 };
 use serde_json::{Map, Value, value::RawValue};
 
@@ -24,12 +29,19 @@ use super::{
 };
 use crate::{
     CallContext, Progress, ProgressSink, Tool,
-    mcp::{Capability, Connection, List, ServerConfig, connect_with},
+    mcp::{Capability, Connection, ConnectionState, List, Server, ServerConfig},
 };
 
-/// A connection to one MCP server; made by `connect_server`.
+/// One MCP server, kept connected; made by `open_server`.
 #[pyclass(frozen, module = "nanobot_tools._native")]
-pub(crate) struct NativeConnection(Arc<Connection>);
+pub(crate) struct NativeConnection(Arc<Server>);
+
+impl NativeConnection {
+    /// The connection that is, or the last that was.
+    fn latest<T>(&self, read: impl FnOnce(&Connection) -> T) -> Option<T> {
+        self.0.latest().map(|connection| read(&connection))
+    }
+}
 
 #[pymethods]
 impl NativeConnection {
@@ -39,40 +51,105 @@ impl NativeConnection {
         self.0.name()
     }
 
-    /// `recipe`, `connecting`, `ready`, `lost` or `closed`.
+    /// `recipe`, `disabled`, `cached`, `connecting`, `ready`, `lost`, `needs-authorisation`, `reconnecting` or
+    /// `closed`.
     #[getter]
     fn state(&self) -> &'static str {
         self.0.state().as_str()
     }
 
-    /// The process that was started, or `None` for a server that is no process.
+    /// The state, once the first attempt is over or the tools are known from the cache, but at the latest after
+    /// `timeout` seconds (the entry's `startupWait` by default); a future.
+    #[pyo3(signature = (timeout = None))]
+    fn settled<'py>(&self, py: Python<'py>, timeout: Option<f64>) -> PyResult<Bound<'py, PyAny>> {
+        let limit = super::executor::duration(timeout, "timeout")?;
+        let limit = limit.unwrap_or_else(|| self.0.config().startup_wait);
+        let server = Arc::clone(&self.0);
+        bridge::spawn(
+            py,
+            async move { Ok(server.settled(limit).await.state.as_str()) },
+            |py, state: &'static str| Ok(state.into_pyobject(py)?.into_any().unbind()),
+        )
+    }
+
+    /// Why the last attempt or connection failed, as an exception; `None` while it is well.
+    #[getter]
+    fn failure(&self, py: Python<'_>) -> Option<Py<PyAny>> {
+        let failure = self.0.status().failure?;
+        Some(errors::to_py(failure).into_value(py).into_any())
+    }
+
+    /// How the server is; a new dict each time.
+    fn status<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let (status, counts) = (self.0.status(), self.0.counts());
+        let since = status.since.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+        let next = status.next_attempt.map(|at| at.saturating_duration_since(Instant::now()).as_secs_f64());
+        let dict = PyDict::new(py);
+        dict.set_item("state", status.state.as_str())?;
+        dict.set_item("since", since)?;
+        dict.set_item("failure", status.failure.map(|failure| failure.to_string()))?;
+        dict.set_item("next_attempt", next)?;
+        dict.set_item("attempts", status.attempts)?;
+        dict.set_item("reconnects", status.reconnects)?;
+        dict.set_item("cached", status.cached)?;
+        dict.set_item("tools", self.0.offers())?;
+        dict.set_item("protocol_version", self.protocol_version())?;
+        dict.set_item("pid", self.pid())?;
+        dict.set_item("calls", counts.calls)?;
+        dict.set_item("bytes_sent", counts.bytes_sent)?;
+        dict.set_item("bytes_received", counts.bytes_received)?;
+        Ok(dict)
+    }
+
+    /// Take a changed entry without a restart; false if the server has to be opened anew.
+    ///
+    /// Raises `ConfigError` that names the entry and what is wrong with it.
+    fn update(&self, config: &Bound<'_, PyAny>) -> PyResult<bool> {
+        let value = convert::to_value(config)?;
+        let config = ServerConfig::from_json(self.0.name(), &value).map_err(errors::to_py)?;
+        Ok(self.0.update(config))
+    }
+
+    /// Start the next attempt now, or have the connection checked.
+    fn reconnect(&self) {
+        self.0.reconnect();
+    }
+
+    /// The process that runs, or `None` if there is none.
     #[getter]
     fn pid(&self) -> Option<u32> {
-        self.0.pid()
+        let live = self.0.state() == ConnectionState::Ready;
+        self.latest(Connection::pid).flatten().filter(|_| live)
     }
 
     /// The server's own instructions for the model, or `None`.
     #[getter]
-    fn instructions(&self) -> Option<&str> {
-        self.0.instructions()
+    fn instructions(&self) -> Option<String> {
+        self.latest(|connection| connection.instructions().map(str::to_owned)).flatten()
     }
 
-    /// Name and version that the server gave of itself.
+    /// Name and version that the server gave of itself, or `None` before it was reached.
     #[getter]
-    fn server_info(&self) -> (&str, &str) {
-        self.0.server_info()
+    fn server_info(&self) -> Option<(String, String)> {
+        self.latest(|connection| {
+            let (name, version) = connection.server_info();
+            (name.to_owned(), version.to_owned())
+        })
     }
 
-    /// The protocol version that was agreed on.
+    /// The protocol version that was agreed on, or `None` before the server was reached.
     #[getter]
-    fn protocol_version(&self) -> &str {
-        self.0.protocol_version()
+    fn protocol_version(&self) -> Option<String> {
+        self.latest(|connection| connection.protocol_version().to_owned())
     }
 
     /// What the server says it can do; a new dict each time.
     #[getter]
     fn capabilities<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        convert::to_python(py, self.0.capabilities())
+        match self.0.latest() {
+            Some(connection) => convert::to_python(py, connection.capabilities()),
+            None => Ok(PyDict::new(py).into_any()),
+        }
     }
 
     /// What was odd about the entry or the server without being fatal.
@@ -84,7 +161,7 @@ impl NativeConnection {
     /// The last lines that the server wrote to stderr.
     #[getter]
     fn stderr_tail(&self) -> String {
-        self.0.stderr_tail()
+        self.latest(Connection::stderr_tail).unwrap_or_default()
     }
 
     /// Rename the tools whose names are taken; a line for each.
@@ -193,13 +270,16 @@ impl NativeConnection {
         bridge::spawn(py, async move { connection.set_logging_level(&level).await }, none)
     }
 
-    /// Close the connection and end the server; a future. Closing twice does nothing more.
-    fn close<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let connection = Arc::clone(&self.0);
+    /// Close the connection and end the server; a future. Calls that run get up to `drain` seconds. Closing
+    /// twice does nothing more.
+    #[pyo3(signature = (drain = 0.0))]
+    fn close<'py>(&self, py: Python<'py>, drain: f64) -> PyResult<Bound<'py, PyAny>> {
+        let server = Arc::clone(&self.0);
+        let drain = if drain > 0.0 { Duration::from_secs_f64(drain.min(86_400.0)) } else { Duration::ZERO };
         bridge::spawn(
             py,
             async move {
-                connection.close().await;
+                server.close(drain).await;
                 Ok(())
             },
             none,
@@ -257,27 +337,24 @@ pub(crate) fn check_server(name: &str, config: &Bound<'_, PyAny>) -> PyResult<(b
     Ok((config.disabled, config.warnings.clone()))
 }
 
-/// Start or reach a server, shake hands and read its lists; a future of a `NativeConnection`.
+/// Keep a server connected from now on, in the background.
 ///
-/// `host` is asked what the server asks, on the running loop; `offers` names what it answers:
-/// `sampling`, `elicitation`, `roots`.
+/// `host` is asked what the server asks, and told what happens, on the running loop; `offers` names what it
+/// answers: `sampling`, `elicitation`, `roots`. `shelf` is the folder where what servers offer is kept.
+/// Raises `ConfigError` that names the entry and what is wrong with it.
 #[pyfunction]
-pub(crate) fn connect_server<'py>(
-    py: Python<'py>,
-    name: String,
-    config: &Bound<'py, PyAny>,
+#[pyo3(signature = (name, config, host, offers, shelf = None))]
+pub(crate) fn open_server(
+    py: Python<'_>,
+    name: &str,
+    config: &Bound<'_, PyAny>,
     host: Py<PyAny>,
     offers: Vec<String>,
-) -> PyResult<Bound<'py, PyAny>> {
-    let value: Value = convert::to_value(config)?;
+    shelf: Option<PathBuf>,
+) -> PyResult<NativeConnection> {
+    let config = ServerConfig::from_json(name, &convert::to_value(config)?).map_err(errors::to_py)?;
     let (_, queue) = bridge::running(py)?;
     let host = Arc::new(PyHost::new(host, &queue, &offers));
-    bridge::spawn(
-        py,
-        async move {
-            let config = ServerConfig::from_json(&name, &value)?;
-            connect_with(&name, config, host).await
-        },
-        |py, connection| Ok(Bound::new(py, NativeConnection(connection))?.into_any().unbind()),
-    )
+    let _ = shelf;
+    Ok(NativeConnection(Server::open(name, config, host)))
 }

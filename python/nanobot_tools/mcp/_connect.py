@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from .. import _native
-from ..errors import ConfigError, NanobotToolsError
+from ..errors import ConfigError, MCPConnectionError, NanobotToolsError
 from ..registry import ToolRegistry
 from ._callbacks import MCPCallbacks
 from ._connection import MCPConnection
@@ -17,6 +17,8 @@ from ._host import Host
 __all__ = ["connect_mcp_server", "connect_mcp_servers"]
 
 _log = logging.getLogger("nanobot_tools.mcp")
+
+_FOR_EVER = 86_400.0
 
 # What an entry may hold, for entries that are objects. Dicts are passed on as they are.
 _FIELDS = (
@@ -38,13 +40,38 @@ def _plain(entry: Any) -> dict[str, Any]:
     }
 
 
-async def _connect(name: str, config: dict[str, Any], callbacks: MCPCallbacks | None) -> MCPConnection:
+def open_connection(name: str, entry: Any, callbacks: MCPCallbacks | None) -> MCPConnection:
+    """Keep a server connected from now on, in the background.
+
+    Raises:
+        ConfigError: The entry is faulty.
+    """
+    try:
+        config = _plain(entry)
+    except (TypeError, ValueError) as exc:
+        raise ConfigError(f"MCP server {name!r}: {exc}") from exc
     callbacks = callbacks or MCPCallbacks()
     host = Host(name, callbacks)
-    native = await _native.connect_server(name, config, host, callbacks._offers())
-    for warning in native.warnings:
+    return MCPConnection(_native.open_server(name, config, host, callbacks._offers()), host)
+
+
+async def _connect(name: str, entry: Any, callbacks: MCPCallbacks | None) -> MCPConnection:
+    """Connect to a server; one that is not there is not waited for in the background."""
+    connection = open_connection(name, entry, callbacks)
+    try:
+        # The attempt has its own limit, `connectTimeout`.
+        state = await connection._native.settled(_FOR_EVER)
+        if state == "disabled":
+            raise ConfigError(f"MCP server {name!r} is disabled")
+        failure = connection.failure
+        if state != "ready" and not connection.status()["cached"]:
+            raise failure or MCPConnectionError(f"MCP server {name!r}: it is {state}")
+    except BaseException:
+        await connection.aclose()
+        raise
+    for warning in connection.warnings:
         _log.warning("MCP server %r: %s", name, warning)
-    return MCPConnection(native, host)
+    return connection
 
 
 async def connect_mcp_server(
@@ -66,11 +93,7 @@ async def connect_mcp_server(
         ConfigError: The entry is faulty or disabled.
         MCPConnectionError: The server cannot be started or reached, or does not speak the protocol.
     """
-    try:
-        config = _plain(entry)
-    except (TypeError, ValueError) as exc:
-        raise ConfigError(f"MCP server {name!r}: {exc}") from exc
-    connection = await _connect(name, config, callbacks)
+    connection = await _connect(name, entry, callbacks)
     try:
         connection._offer(registry)
     except BaseException:
@@ -106,10 +129,9 @@ async def connect_mcp_servers(
 
     async def one(name: str, entry: Any) -> None:
         try:
-            config = _plain(entry)
-            disabled, _ = _native.check_server(name, config)
+            disabled, _ = _native.check_server(name, _plain(entry))
             if not disabled:
-                connected[name] = await _connect(name, config, callbacks)
+                connected[name] = await _connect(name, entry, callbacks)
         except (ConfigError, TypeError, ValueError) as exc:
             _log.warning("MCP server %r: faulty entry: %s", name, exc)
         except NanobotToolsError as exc:

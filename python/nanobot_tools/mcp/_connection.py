@@ -28,7 +28,12 @@ _open: weakref.WeakSet[MCPConnection] = weakref.WeakSet()
 
 
 class MCPConnection:
-    """A connection to one MCP server; from :func:`connect_mcp_servers` or :func:`connect_mcp_server`.
+    """One MCP server, kept connected; from :func:`connect_mcp_servers` or :func:`connect_mcp_server`.
+
+    A server that is lost is reached again in the background, for ever; its tools stay registered meanwhile. A
+    call to it joins an attempt that is under way for up to 5 s, and fails otherwise with a text that says when
+    the next one is. What a connection could not carry to its end is sent again over the next if the server
+    cannot have seen it, or if running it twice does no harm (see the entry's ``retry``).
 
     Attributes are read-only. Methods may be called from any task of any loop; a server of either era of the
     protocol is asked in its own way. What they raise beside what their descriptions name:
@@ -45,6 +50,8 @@ class MCPConnection:
         self._host = host
         self._registry: ToolRegistry | None = None
         self._wrappers: list[_Wrapper] = []
+        self._offered = False
+        self._on_state: Callable[[str, str | None], object] | None = None
         if host is not None:
             host.attach(self)
         _open.add(self)
@@ -56,8 +63,34 @@ class MCPConnection:
 
     @property
     def state(self) -> str:
-        """``"recipe"``, ``"connecting"``, ``"ready"``, ``"lost"`` or ``"closed"``."""
+        """Where the server is in its life.
+
+        ``"recipe"`` (not started), ``"disabled"``, ``"cached"`` (the first call starts it), ``"connecting"``,
+        ``"ready"``, ``"lost"``, ``"needs-authorisation"``, ``"reconnecting"`` or ``"closed"``.
+        """
         return self._native.state
+
+    @property
+    def failure(self) -> Exception | None:
+        """Why the last attempt or connection failed; ``None`` while the server is well."""
+        failure: Exception | None = self._native.failure
+        return failure
+
+    def status(self) -> dict[str, Any]:
+        """How the server is; a new dict each time.
+
+        Returns:
+            ``state``; ``since`` (Unix time in seconds); ``failure`` (text or ``None``); ``next_attempt``
+            (seconds from now, or ``None``); ``attempts`` (that failed since the last success);
+            ``reconnects``; ``cached`` (whether the tools come from the cache); ``tools`` (how many);
+            ``protocol_version``; ``pid``; ``calls``; ``bytes_sent`` and ``bytes_received``.
+        """
+        status: dict[str, Any] = self._native.status()
+        return status
+
+    def reconnect(self) -> None:
+        """Start the next attempt now; a server that is connected is asked whether it is well."""
+        self._native.reconnect()
 
     @property
     def pid(self) -> int | None:
@@ -70,19 +103,19 @@ class MCPConnection:
         return self._native.instructions
 
     @property
-    def server_info(self) -> tuple[str, str]:
-        """Name and version that the server gave of itself (``serverInfo``)."""
+    def server_info(self) -> tuple[str, str] | None:
+        """Name and version that the server gave of itself (``serverInfo``); ``None`` before it was reached."""
         return self._native.server_info
 
     @property
-    def protocol_version(self) -> str:
-        """The protocol version that was agreed on, such as ``"2025-11-25"``."""
+    def protocol_version(self) -> str | None:
+        """The protocol version that was agreed on, such as ``"2025-11-25"``; ``None`` before that."""
         return self._native.protocol_version
 
     @property
     def _is_legacy(self) -> bool:
         """Whether the server is of the era that begins with ``initialize``."""
-        return self.protocol_version < "2026-07-28"
+        return (self.protocol_version or "") < "2026-07-28"
 
     @property
     def capabilities(self) -> dict[str, Any]:
@@ -259,16 +292,21 @@ class MCPConnection:
         if self._is_legacy:
             await self.notify("notifications/roots/list_changed")
 
-    async def aclose(self) -> None:
+    async def aclose(self, *, drain: float = 0.0) -> None:
         """Unregister the tools, close the connection and end the server with all its children.
 
         Callbacks that still run are cancelled. May be called from any task, and more than once.
+
+        Args:
+            drain: Seconds that calls get which run now; others fail at once.
         """
         _open.discard(self)
         if self._registry is not None:
             registry, self._registry = self._registry, None
             registry.apply([w.name for w in self._wrappers if registry.get(w.name) is w], [])
-        closing = asyncio.ensure_future(self._native.close())
+        closing = asyncio.ensure_future(self._native.close(drain))
+        if drain:
+            await asyncio.shield(closing)
         if self._host is not None:
             await self._host.aclose()
         await asyncio.shield(closing)
@@ -285,12 +323,15 @@ class MCPConnection:
     def _offer(self, registry: ToolRegistry | None) -> None:
         """Wrap what the server offers, and register it under names that are free."""
         self._registry = registry
+        self._offered = True
         # A list may have changed before: what was wrapped then is registered nowhere.
         self._wrappers = []
         self._refresh()
 
     def _refresh(self) -> None:
         """Take what the server offers now; what is as before stays the same object under the same name."""
+        if not self._offered:
+            return
         for note in self._native.claim_names(self._taken()):
             _log.warning("MCP server %r: %s", self.name, note)
         before = {wrapper.name: wrapper for wrapper in self._wrappers}

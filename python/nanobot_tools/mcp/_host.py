@@ -63,14 +63,27 @@ class Host:
         if self._callbacks.resource_updated is not None:
             self._tell("resource", uri)
 
-    def list_changed(self, kind: str) -> None:
-        """A list was read again."""
+    def offering_changed(self) -> None:
+        """What the server offers is not what it was."""
         connection = self._connection()
         if connection is not None:
             try:
                 connection._refresh()
             except Exception:
                 _log.exception("MCP server %r: refreshing the registry failed", self._server)
+
+    def state_changed(self, state: str, failure: str | None) -> None:
+        """The server has entered another state."""
+        connection = self._connection()
+        if connection is not None and connection._on_state is not None:
+            try:
+                connection._on_state(state, failure)
+            except Exception:
+                _log.exception("MCP server %r: the callback for its state failed", self._server)
+
+    def list_changed(self, kind: str) -> None:
+        """A list was read again."""
+        self.offering_changed()
         if self._callbacks.list_changed is not None:
             self._tell("list", kind)
 

@@ -4,28 +4,32 @@
 //! that fails may be followed by a second in the other era of the protocol, within the same limit of
 //! time. Whichever way an attempt ends without a connection, its server goes with it.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Weak},
+    time::Duration,
+};
 
-use parking_lot::{Mutex, RwLock};
+use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::{runtime::Handle, sync::watch};
+use tokio_util::sync::CancellationToken;
 
 use super::{Connection, Leash, upkeep};
 use crate::{
-    error::{Error, Result},
+    error::Error,
     mcp::{
-        artifacts::Store,
         catalog,
         config::{ServerConfig, TransportKind},
-        delegate::{Delegate, Event, ListKind},
+        delegate::{Delegate, ListKind},
         era::{self, Era},
         handler::{self, Handler},
         inbox::Inbox,
-        peer::Peer,
+        offering::Offering,
+        peer::{Peer, Rescuer},
         session::{self, About, List, Terms},
         state::ConnectionState,
         transport::{Carrier, process::Process, sse, stdio, streamable_http},
-        wrap::{Link, Offer, Wrapper},
+        wrap::Offer,
     },
     net::{HttpClient, Policy},
     tool::seconds,
@@ -47,8 +51,11 @@ struct Attempt {
 }
 
 /// Why an attempt failed.
-struct Failed {
-    error: Error,
+#[derive(Debug)]
+pub(in crate::mcp) struct Failed {
+    pub(in crate::mcp) error: Error,
+    /// Whether the server wants to know who asks.
+    pub(in crate::mcp) unauthorised: bool,
     /// Whether the server answered anything.
     answered: bool,
     /// Whether it went away.
@@ -57,15 +64,25 @@ struct Failed {
 
 impl From<Error> for Failed {
     fn from(error: Error) -> Self {
-        Self { error, answered: false, ended: false }
+        Self { error, unauthorised: false, answered: false, ended: false }
     }
 }
 
-pub(super) async fn open(
-    name: Arc<str>,
-    config: ServerConfig,
+/// What a connection gets from whoever makes one after the other.
+#[derive(Debug, Clone)]
+pub(in crate::mcp) struct Supervision {
+    pub(in crate::mcp) rescuer: Weak<dyn Rescuer>,
+    /// Gives the attempt up. The server's process is gone when the attempt has failed.
+    pub(in crate::mcp) stop: CancellationToken,
+}
+
+/// Connect, and put what the server offers in place. Calls do not go over the connection yet.
+pub(in crate::mcp) async fn open(
+    offering: &Arc<Offering>,
     delegate: Arc<dyn Delegate>,
-) -> Result<Arc<Connection>> {
+    supervision: Option<&Supervision>,
+) -> std::result::Result<Arc<Connection>, Failed> {
+    let (name, config) = (Arc::clone(offering.server()), offering.config());
     let client = match config.transport {
         TransportKind::Stdio => None,
         TransportKind::Sse | TransportKind::StreamableHttp => {
@@ -73,16 +90,16 @@ pub(super) async fn open(
             Some(HttpClient::new(&name, policy, &config.headers)?)
         }
     };
+    let reach = Reach { offering, config: &config, client: client.as_ref(), delegate, supervision };
     let limit = tokio::time::Instant::now() + config.connect_timeout;
     let automatic = config.protocol.is_none();
     let mut era = era::remembered(&config).filter(|_| automatic);
     let mut first = None;
     let attempt = loop {
-        let attempt = attempt(&name, &config, client.as_ref(), Arc::clone(&delegate), era, limit);
-        match attempt.await {
+        match attempt(&reach, era, limit).await {
             Ok(attempt) => break attempt,
             // Some old servers end when the first request is not `initialize`.
-            Err(Failed { error, answered: false, ended: true })
+            Err(Failed { error, answered: false, ended: true, .. })
                 if automatic && era.is_none() && first.is_none() =>
             {
                 first = Some(error);
@@ -94,23 +111,21 @@ pub(super) async fn open(
                 era::remember(&config, None);
                 era = None;
             }
-            Err(Failed { error, .. }) => return Err(first.unwrap_or(error)),
+            Err(failed) => {
+                return Err(match first {
+                    Some(error) => Failed { error, ..failed },
+                    None => failed,
+                });
+            }
         }
     };
-    let Attempt { peer, handler, leash, state, about, offer, mut notes } = attempt;
+    let Attempt { peer, handler, leash, state, about, offer, notes } = attempt;
     if automatic {
         era::remember(&config, Some(Era::of(&about.protocol)));
     }
 
-    let link = Link::new(Arc::clone(&peer));
-    let store = config.artifacts.clone().or_else(Store::default_root).map(|root| Arc::new(Store::new(root)));
-    let wrapper = Wrapper { server: Arc::clone(&name), link, store };
-    let tools = wrapper.wrap(&config, offer.clone(), &[], &mut notes);
-    if !notes.is_empty() {
-        tracing::warn!(server = &*name, notes = notes.join("; "), "the server or its entry is odd");
-    }
-    let warnings = config.warnings.iter().cloned().chain(notes).collect();
-    let ready = state.send_if_modified(|state| {
+    offering.put(offer, notes);
+    state.send_if_modified(|state| {
         let connecting = *state == ConnectionState::Connecting;
         if connecting {
             *state = ConnectionState::Ready;
@@ -118,47 +133,49 @@ pub(super) async fn open(
         connecting
     });
     let connection = Arc::new(Connection {
-        name,
-        config,
+        offering: Arc::clone(offering),
         capabilities: Value::Object(about.capabilities.clone()),
         about,
         leash,
         peer,
         handler,
-        wrapper,
-        offer: Mutex::new(offer),
-        tools: RwLock::new(tools),
-        warnings: RwLock::new(warnings),
         state,
-        subscriptions: upkeep::Subscriptions::default(),
+        listener: Mutex::default(),
         runtime: Handle::current(),
     });
-    if ready {
-        connection.handler.tell(Event::State(ConnectionState::Ready));
-    }
     upkeep::start(&connection);
     Ok(connection)
 }
 
+/// What every attempt to reach a server needs.
+struct Reach<'a> {
+    offering: &'a Offering,
+    config: &'a ServerConfig,
+    client: Option<&'a HttpClient>,
+    delegate: Arc<dyn Delegate>,
+    supervision: Option<&'a Supervision>,
+}
+
 /// Reach the server once.
 async fn attempt(
-    name: &Arc<str>,
-    config: &ServerConfig,
-    client: Option<&HttpClient>,
-    delegate: Arc<dyn Delegate>,
+    reach: &Reach<'_>,
     remembered: Option<Era>,
     limit: tokio::time::Instant,
 ) -> std::result::Result<Attempt, Failed> {
+    let Reach { offering, config, client, delegate, supervision } = reach;
+    let name = offering.server();
     let failed = |why: String| Error::Connect {
         server: name.to_string(),
         text: format!("MCP server '{name}': {why}"),
     };
     let state = Arc::new(watch::Sender::new(ConnectionState::Connecting));
-    let peer = Peer::new(Arc::clone(name));
-    let capabilities = handler::capabilities(&*delegate);
-    let handler = Handler::new(&peer, delegate);
+    let traffic = Arc::clone(offering.link().traffic());
+    let rescuer = supervision.map(|supervision| Weak::clone(&supervision.rescuer));
+    let peer = Peer::with(Arc::clone(name), traffic, rescuer);
+    let capabilities = handler::capabilities(&**delegate);
+    let handler = Handler::new(&peer, Arc::clone(delegate));
     let lost = {
-        let (state, name, handler) = (Arc::clone(&state), Arc::clone(name), Arc::clone(&handler));
+        let (state, name) = (Arc::clone(&state), Arc::clone(name));
         move |why: &str| {
             let mut was_ready = false;
             state.send_if_modified(|state| match state {
@@ -171,13 +188,12 @@ async fn attempt(
             });
             if was_ready {
                 tracing::warn!(server = &*name, why, "connection lost");
-                handler.tell(Event::State(ConnectionState::Lost));
             }
         }
     };
     let inbox = Inbox::new(&peer, &handler, lost);
     let mut leash = None;
-    match (config.transport, client) {
+    match (config.transport, *client) {
         (TransportKind::Stdio, _) | (_, None) => {
             let started = stdio::start(config)
                 .map_err(|error| failed(format!("'{}' could not be started: {error}", config.command)))?;
@@ -202,6 +218,12 @@ async fn attempt(
         remembered,
     };
     let mut watched = state.subscribe();
+    let stopped = async {
+        match supervision {
+            Some(supervision) => supervision.stop.cancelled().await,
+            None => std::future::pending().await,
+        }
+    };
     let outcome = tokio::select! {
         // First, because it tells the exit status where the session only notices an end.
         biased;
@@ -209,6 +231,7 @@ async fn attempt(
             Err(peer.why_ended().unwrap_or("the server is gone").to_owned())
         }
         outcome = handshake(&peer, &terms) => outcome,
+        () = stopped => Err("the connection is closed".to_owned()),
         () = tokio::time::sleep_until(limit) => {
             Err(format!("no handshake and lists within {}s", seconds(config.connect_timeout)))
         }
@@ -224,7 +247,7 @@ async fn attempt(
                 Some(leash) => give_up(&leash.0, &peer, why).await,
                 None => why,
             };
-            Err(Failed { error: failed(why), answered, ended })
+            Err(Failed { error: failed(why), unauthorised: peer.is_unauthorised(), answered, ended })
         }
     }
 }

@@ -6,12 +6,10 @@
 //! None of these tasks keeps a connection alive.
 
 use std::{
-    collections::BTreeSet,
     sync::{Arc, Weak},
     time::Duration,
 };
 
-use parking_lot::Mutex;
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
@@ -26,6 +24,7 @@ use crate::{
         peer::{Params, What},
         session,
         state::ConnectionState,
+        wrap::Offer,
     },
 };
 
@@ -40,20 +39,17 @@ const SELDOM: Duration = Duration::from_secs(60);
 /// A list that the server says holds for a time is not read more often than this.
 const SELDOM_READ: Duration = Duration::from_secs(30);
 
-/// What a server was asked to tell, which it has to be asked again when it forgets.
-#[derive(Debug, Default)]
-pub(super) struct Subscriptions {
-    /// The resources that are subscribed to.
-    uris: Mutex<BTreeSet<String>>,
-    /// The level of log messages that was asked for.
-    level: Mutex<Option<String>>,
-    /// Whoever listens, in the newer era.
-    listener: Mutex<Option<AbortOnDropHandle<()>>>,
-}
-
 /// Start what keeps a new connection up to date.
 pub(super) fn start(connection: &Arc<Connection>) {
     let runtime = &connection.runtime;
+    let modern = connection.peer.manner().era == Era::Modern;
+    if let Some(level) = connection.offering.wishes.level.lock().as_ref().filter(|_| modern) {
+        connection.peer.set_manner(connection.peer.manner().with_log_level(level));
+    }
+    if !modern && connection.wishes() {
+        // They were told to an earlier connection.
+        connection.handler.changes.ask_again();
+    }
     runtime.spawn(refresh(Arc::downgrade(connection)));
     listen_anew(connection);
 }
@@ -98,9 +94,15 @@ async fn refresh(connection: Weak<Connection>) {
 }
 
 impl Connection {
+    /// Whether the server was asked to tell anything.
+    fn wishes(&self) -> bool {
+        let wishes = &self.offering.wishes;
+        wishes.level.lock().is_some() || !wishes.uris.lock().is_empty()
+    }
+
     /// The lists of whose changes nobody tells, and after what time they hold no more.
     fn stale(&self) -> Option<(Vec<ListKind>, Duration)> {
-        let offer = self.offer.lock();
+        let offer = self.offering.offer();
         let untold = |kind: &ListKind| !self.about.flag(kind.as_str(), "listChanged");
         let timed: Vec<(ListKind, Duration)> =
             offer.fresh.iter().filter(|(kind, _)| untold(kind)).map(|(kind, time)| (*kind, *time)).collect();
@@ -110,14 +112,15 @@ impl Connection {
 
     /// Ask for everything again that a server was asked for once, since it has forgotten.
     async fn ask_again(&self) {
-        let level = self.subscriptions.level.lock().clone();
-        let uris: Vec<String> = self.subscriptions.uris.lock().iter().cloned().collect();
+        let wishes = &self.offering.wishes;
+        let level = wishes.level.lock().clone();
+        let uris: Vec<String> = wishes.uris.lock().iter().cloned().collect();
         let level = level.map(|level| ("logging/setLevel", "level", level));
         let uris = uris.into_iter().map(|uri| ("resources/subscribe", "uri", uri));
         for (method, key, value) in level.into_iter().chain(uris) {
             let params = Map::from_iter([(key.to_owned(), Value::from(value))]);
             if let Err(error) = self.request(method, params, CallContext::default()).await {
-                tracing::warn!(server = &*self.name, method, %error, "asking again in a new session failed");
+                tracing::warn!(server = self.name(), method, %error, "asking again in a new session failed");
             }
         }
     }
@@ -125,14 +128,14 @@ impl Connection {
     /// Read one list again, and put what it holds in place.
     async fn read_again(&self, kind: ListKind) {
         let mut notes = Vec::new();
-        let mut offer = self.offer.lock().clone();
+        let mut offer = Offer::clone(&self.offering.offer());
         let strict = self.peer.manner().headers;
         let reading = read_list(&self.peer, &self.about, kind, strict, &mut offer, &mut notes);
-        match tokio::time::timeout(self.config.connect_timeout, reading).await {
+        match tokio::time::timeout(self.config().connect_timeout, reading).await {
             Ok(Ok(())) => {}
             Ok(Err(why)) => {
                 tracing::warn!(
-                    server = &*self.name,
+                    server = self.name(),
                     list = kind.as_str(),
                     why,
                     "a changed list cannot be read"
@@ -140,17 +143,11 @@ impl Connection {
                 return;
             }
             Err(_) => {
-                tracing::warn!(server = &*self.name, list = kind.as_str(), "a changed list is not answered");
+                tracing::warn!(server = self.name(), list = kind.as_str(), "a changed list is not answered");
                 return;
             }
         }
-        let former = self.tools.read().clone();
-        let tools = self.wrapper.wrap(&self.config, offer.clone(), &former, &mut notes);
-        *self.offer.lock() = offer;
-        *self.tools.write() = tools;
-        if !notes.is_empty() {
-            tracing::warn!(server = &*self.name, notes = notes.join("; "), "a changed list is odd");
-        }
+        self.offering.put(offer, notes);
         self.handler.tell(Event::ListChanged(kind));
     }
 }
@@ -159,11 +156,12 @@ impl Connection {
 pub(super) async fn set_logging_level(connection: &Connection, level: &str) -> Result<()> {
     if connection.peer.manner().era == Era::Modern {
         connection.peer.set_manner(connection.peer.manner().with_log_level(level));
+        *connection.offering.wishes.level.lock() = Some(level.to_owned());
         return Ok(());
     }
     let params = Map::from_iter([("level".to_owned(), Value::from(level))]);
     connection.request("logging/setLevel", params, CallContext::default()).await?;
-    *connection.subscriptions.level.lock() = Some(level.to_owned());
+    *connection.offering.wishes.level.lock() = Some(level.to_owned());
     Ok(())
 }
 
@@ -176,7 +174,7 @@ pub(super) async fn subscribe(connection: &Arc<Connection>, uri: &str, on: bool)
         connection.request(method, params, CallContext::default()).await?;
     }
     let changed = {
-        let mut uris = connection.subscriptions.uris.lock();
+        let mut uris = connection.offering.wishes.uris.lock();
         if on { uris.insert(uri.to_owned()) } else { uris.remove(uri) }
     };
     if modern && changed {
@@ -191,11 +189,11 @@ fn listen_anew(connection: &Arc<Connection>) {
     if connection.peer.manner().era != Era::Modern {
         return;
     }
-    let uris: Vec<String> = connection.subscriptions.uris.lock().iter().cloned().collect();
+    let uris: Vec<String> = connection.offering.wishes.uris.lock().iter().cloned().collect();
     let listener = session::subscriptions(&connection.about, &uris).map(|params| {
         AbortOnDropHandle::new(connection.runtime.spawn(listen(Arc::downgrade(connection), params)))
     });
-    *connection.subscriptions.listener.lock() = listener;
+    *connection.listener.lock() = listener;
 }
 
 async fn listen(connection: Weak<Connection>, params: Map<String, Value>) {

@@ -2,6 +2,7 @@
 
 use std::{io::Write as _, sync::Arc, time::Duration};
 
+use bytes::Bytes;
 use serde_json::{Map, Value};
 
 use super::{
@@ -9,7 +10,8 @@ use super::{
         era::{self, Era, Manner, ParamHeader},
         wire::RpcError,
     },
-    Again, Sink, cache,
+    Sink, cache,
+    waiter::{Again, Extra},
 };
 use crate::{Arguments, Error, ProgressSink, Result, tool::seconds};
 
@@ -104,11 +106,23 @@ pub(in crate::mcp) struct Request<'a> {
     pub(in crate::mcp) sink: Sink,
     /// The manner of this one request, before the connection has its own.
     pub(in crate::mcp) dressed: Option<Arc<Manner>>,
+    pub(in crate::mcp) replay: Replay,
+}
+
+/// When a request may be sent again over another connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::mcp) enum Replay {
+    /// It belongs to one connection.
+    Never,
+    /// While the server cannot have seen it.
+    Unsent,
+    /// Also when it may have run already.
+    Anyway,
 }
 
 /// A request as it goes out.
 pub(super) struct Written {
-    pub(super) line: Vec<u8>,
+    pub(super) line: Bytes,
     pub(super) headers: Vec<(String, String)>,
     /// Where in `line` the members of `params` are, without `_meta`.
     members: std::ops::Range<usize>,
@@ -121,19 +135,16 @@ impl Written {
         Some((method, self.line[self.members.clone()].to_vec()))
     }
 
-    /// What a further round of the request needs, where the era has such rounds.
-    pub(super) fn again(&self, what: &What, manner: &Manner, token: Option<i64>) -> Option<Box<Again>> {
-        let rounds = manner.era == Era::Modern && !matches!(what, What::Other(_));
-        rounds.then(|| {
-            let members = self.line[self.members.clone()].to_vec();
-            Box::new(Again {
-                method: what.method().to_owned(),
-                members,
-                headers: self.headers.clone(),
-                token,
-                rounds: 0,
-            })
-        })
+    /// What it takes to write the request once more: for a further round, or for another connection.
+    pub(super) fn again(&self, params: &Params<'_>, progress: bool) -> Again {
+        let (meta, annotated) = match params {
+            Params::None => (None, &[][..]),
+            Params::Object(map) => (map.get("_meta").and_then(Value::as_object).cloned(), &[][..]),
+            Params::Tool { headers, .. } => (None, *headers),
+        };
+        let meta = meta.filter(|meta| !meta.is_empty());
+        let members = self.line.slice(self.members.clone());
+        Again { members, meta, annotated: annotated.into(), progress, rounds: 0 }
     }
 }
 
@@ -153,6 +164,7 @@ pub(super) fn write(
     begin(&mut line, Some(id), method);
     let members = write_params(&mut line, params, manner, token)?;
     line.extend_from_slice(b"}\n");
+    let line = Bytes::from(line);
     let mut headers = Vec::new();
     if manner.headers {
         let name = match params {
@@ -231,36 +243,55 @@ fn write_params(
 }
 
 impl Again {
-    /// Write the next round: the same request with what the server asked for.
-    pub(super) fn write(
-        &self,
-        id: i64,
-        manner: &Manner,
-        answers: Map<String, Value>,
-        state: Option<Value>,
-    ) -> Written {
+    /// Write the request once more, under the number `id`; `extra` is what a further round adds.
+    pub(super) fn write(&self, id: i64, token: i64, what: &What, manner: &Manner, extra: &Extra) -> Written {
         let mut line = Vec::with_capacity(256 + manner.meta.len() + self.members.len());
-        begin(&mut line, Some(id), &self.method);
+        begin(&mut line, Some(id), what.method());
         line.extend_from_slice(b",\"params\":{");
-        // Without meta of the caller's own, which cannot fail to be written.
-        let _ = meta(&mut line, manner, self.token, None);
-        let start = line.len();
-        line.extend_from_slice(&self.members);
-        let mut extra = Map::new();
-        if !answers.is_empty() {
-            extra.insert("inputResponses".to_owned(), Value::Object(answers));
-        }
-        if let Some(state) = state {
-            extra.insert("requestState".to_owned(), state);
-        }
-        if !extra.is_empty() {
-            let text = Value::Object(extra).to_string();
+        let token = self.progress.then_some(token);
+        // The caller's own meta is JSON already, which can be written.
+        let said = meta(&mut line, manner, token, self.meta.as_ref()).unwrap_or(false);
+        // There is no comma between what was not said and the members, and none before no members.
+        let members = self.members.strip_prefix(b",").unwrap_or(&self.members);
+        if said && !members.is_empty() {
             line.push(b',');
+        }
+        let start = line.len();
+        line.extend_from_slice(members);
+        let mut more = Map::new();
+        if !extra.answers.is_empty() {
+            more.insert("inputResponses".to_owned(), Value::Object(extra.answers.clone()));
+        }
+        if let Some(state) = &extra.state {
+            more.insert("requestState".to_owned(), state.clone());
+        }
+        if !more.is_empty() {
+            let text = Value::Object(more).to_string();
+            if line.last() != Some(&b'{') && line.last() != Some(&b',') {
+                line.push(b',');
+            }
             line.extend_from_slice(&text.as_bytes()[1..text.len() - 1]);
         }
-        let members = start..line.len();
+        let own = start..line.len();
         line.extend_from_slice(b"}}\n");
-        Written { line, headers: self.headers.clone(), members }
+        Written { line: line.into(), headers: self.headers(what, manner), members: own }
+    }
+
+    /// What the era wants said outside of the body; read from the members, since this is rare.
+    fn headers(&self, what: &What, manner: &Manner) -> Vec<(String, String)> {
+        if !manner.headers {
+            return Vec::new();
+        }
+        let members = self.members.strip_prefix(b",").unwrap_or(&self.members);
+        let object = [b"{", members, b"}"].concat();
+        let map: Map<String, Value> = serde_json::from_slice(&object).unwrap_or_default();
+        let mut headers = manner.headers(what.method(), era::name_of(what.method(), &map));
+        if !self.annotated.is_empty()
+            && let Some(arguments) = map.get("arguments").and_then(Value::as_object)
+        {
+            headers.extend(era::argument_headers(&self.annotated, arguments));
+        }
+        headers
     }
 }
 
@@ -362,15 +393,48 @@ mod tests {
         let arguments = Arguments::Raw(b"{\n\"a\": 1}".to_vec());
         let params = Params::Tool { name: "t", arguments: &arguments, headers: &[] };
         let written = write(7, &What::Tool, &params, &manner, None).unwrap();
-        let again = written.again(&What::Tool, &manner, None).unwrap();
+        let again = written.again(&params, false);
         let answers = json!({"k": {"action": "accept"}}).as_object().unwrap().clone();
-        let next = again.write(8, &manner, answers, Some("s".into()));
+        let extra = Extra { answers, state: Some("s".into()) };
+        let next = again.write(8, 7, &What::Tool, &manner, &extra);
         let message: Value = serde_json::from_slice(&next.line).unwrap();
         assert_eq!(message["id"], 8);
         assert_eq!(message["params"]["arguments"], json!({"a": 1}));
         assert_eq!(message["params"]["inputResponses"], json!({"k": {"action": "accept"}}));
         assert_eq!(message["params"]["requestState"], "s");
         assert_eq!(next.headers, written.headers);
-        assert!(written.again(&What::of("tools/list"), &manner, None).is_none());
+    }
+
+    #[test]
+    fn a_request_that_is_sent_again_says_the_same_in_the_manner_of_its_new_connection() {
+        let modern = Manner::modern("2026-07-28", &ClientCapabilities::default(), true);
+        let legacy = Manner::legacy("2025-11-25");
+        let arguments = Arguments::Raw(br#"{"a": 1}"#.to_vec());
+        let tool = Params::Tool { name: "t", arguments: &arguments, headers: &[] };
+        let map = json!({"uri": "x", "_meta": {"mine": 1}}).as_object().unwrap().clone();
+        let none = Map::new();
+        for (what, params) in [
+            (What::Tool, tool),
+            (What::Resource, Params::Object(&map)),
+            (What::of("tools/list"), Params::Object(&none)),
+            (What::of("tools/list"), Params::None),
+        ] {
+            for (from, to) in [(&legacy, &modern), (&modern, &legacy), (&modern, &modern), (&legacy, &legacy)] {
+                for progress in [false, true] {
+                    let token = progress.then_some(7);
+                    let again = write(7, &what, &params, from, token).unwrap().again(&params, progress);
+                    let next = again.write(9, 7, &what, to, &Extra::default());
+                    let meant = write(9, &what, &params, to, token).unwrap();
+                    let parse = |line: &[u8]| serde_json::from_slice::<Value>(line).unwrap();
+                    let (mut next_line, mut meant_line) = (parse(&next.line), parse(&meant.line));
+                    for line in [&mut next_line, &mut meant_line] {
+                        // No parameters and empty ones are the same.
+                        line.as_object_mut().unwrap().entry("params").or_insert(json!({}));
+                    }
+                    assert_eq!(next_line, meant_line);
+                    assert_eq!(next.headers, meant.headers);
+                }
+            }
+        }
     }
 }

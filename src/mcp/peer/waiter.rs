@@ -5,19 +5,24 @@ use std::{
     time::{Duration, Instant},
 };
 
+use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::{Map, Value, value::RawValue};
 use tokio::{sync::oneshot, task::AbortHandle};
 
 use super::{
     super::{
+        era::ParamHeader,
         transport::Position,
         wire::{self, RpcError},
     },
-    InputRequired, What,
+    InputRequired, Replay, What,
     cache::Key,
 };
 use crate::{Completion, Error, ProgressSink, Result, ToolOutput, tool::panic_text};
+
+/// How often one request is sent again over other connections.
+const MAX_REPLAYS: u8 = 2;
 
 /// Makes of a result what a model is shown.
 pub(in crate::mcp) trait Render: Send {
@@ -63,17 +68,29 @@ pub(in crate::mcp) enum Reply<'a> {
     Unreadable(String),
 }
 
-/// What a further round of a request needs.
+/// What it takes to write a request once more.
 pub(in crate::mcp) struct Again {
-    pub(super) method: String,
-    /// The members of `params`, without `_meta`.
-    pub(super) members: Vec<u8>,
-    pub(super) headers: Vec<(String, String)>,
-    pub(super) token: Option<i64>,
+    /// The members of `params` as they were written, without `_meta`; perhaps with a comma before them.
+    pub(super) members: Bytes,
+    /// The caller's own `_meta`.
+    pub(super) meta: Option<Map<String, Value>>,
+    /// The arguments that headers repeat.
+    pub(super) annotated: Box<[ParamHeader]>,
+    /// Whether reports of progress are wanted.
+    pub(super) progress: bool,
+    /// How often the server has asked for input.
     pub(super) rounds: u8,
 }
 
-pub(super) struct Waiter {
+/// What a further round of a request adds.
+#[derive(Debug, Default)]
+pub(super) struct Extra {
+    pub(super) answers: Map<String, Value>,
+    pub(super) state: Option<Value>,
+}
+
+/// A request that waits for its reply: its sink, its deadlines, and what it takes to send it again.
+pub(in crate::mcp) struct Waiter {
     pub(super) what: What,
     pub(super) sink: Sink,
     pub(super) begun: Instant,
@@ -87,7 +104,14 @@ pub(super) struct Waiter {
     pub(super) end: Position,
     /// The number that the latest request carried.
     pub(super) wire: i64,
-    pub(super) again: Option<Box<Again>>,
+    pub(super) again: Option<Again>,
+    /// Whether its result may be a question.
+    pub(super) may_ask: bool,
+    pub(super) replay: Replay,
+    /// How often it was sent again over another connection.
+    pub(super) replays: u8,
+    /// Whether the server may have seen it.
+    pub(in crate::mcp) seen: bool,
     /// Under what the result may be kept.
     pub(super) kept: Option<Key>,
     /// Since when it is parked, because the server wants input.
@@ -126,6 +150,10 @@ impl Waiter {
             end: Position::default(),
             wire: 0,
             again: None,
+            may_ask: false,
+            replay: Replay::Never,
+            replays: 0,
+            seen: false,
             kept: None,
             paused_at: None,
             left: None,
@@ -162,6 +190,37 @@ impl Waiter {
             let by = now.saturating_duration_since(since);
             self.extend = self.extend.map(|(each, until)| (each, until.checked_add(by).unwrap_or(until)));
         }
+    }
+
+    /// When it fails unless a reply came.
+    pub(in crate::mcp) const fn deadline(&self) -> Option<Instant> {
+        self.deadline
+    }
+
+    /// Whether it may be sent once more, given whether the server may have run it.
+    pub(in crate::mcp) fn may_be_replayed(&self, sent: bool) -> bool {
+        let allowed = if sent { self.replay == Replay::Anyway } else { self.replay >= Replay::Unsent };
+        allowed && self.again.is_some() && self.replays < MAX_REPLAYS
+    }
+
+    /// It ends without a reply.
+    pub(in crate::mcp) fn fail(self, error: Error) {
+        self.sink.settle(Err(error));
+    }
+
+    /// It comes to nothing because of its connection.
+    pub(in crate::mcp) fn refuse(self, server: &str, why: &str) {
+        let error = super::lost(server, &self.what, why, self.seen);
+        self.fail(error);
+    }
+
+    /// Its time is over.
+    pub(in crate::mcp) fn expire(self) {
+        let after = self.limit.unwrap_or_else(|| {
+            self.deadline.map_or(Duration::ZERO, |at| at.saturating_duration_since(self.begun))
+        });
+        let text = self.what.timed_out(after);
+        self.sink.settle(Err(Error::Timeout { after, text }));
     }
 
     /// The server's result, as whoever waits wants it.

@@ -9,7 +9,7 @@
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
-use pyo3::{intern, prelude::*};
+use pyo3::{call::PyCallArgs, intern, prelude::*};
 use serde_json::Value;
 use tokio::sync::oneshot;
 
@@ -51,11 +51,14 @@ impl PyHost {
     }
 
     /// Call a method of the host on its loop.
-    fn tell(&self, method: &'static str, value: String) {
+    fn tell<A>(&self, method: &'static str, arguments: A)
+    where
+        A: for<'py> PyCallArgs<'py> + Send + 'static,
+    {
         let Some(queue) = self.queue.upgrade() else { return };
         let host = Arc::clone(&self.host);
         queue.push(Item::Call(Box::new(move |py| {
-            if let Err(error) = host.call_method1(py, method, (value,)) {
+            if let Err(error) = host.call_method1(py, method, arguments) {
                 PyErr::write_unraisable(error, py, Some(host.bind(py)));
             }
         })));
@@ -92,9 +95,11 @@ impl Delegate for PyHost {
     fn event(&self, server: &str, event: Event) {
         match event {
             Event::Log { level, logger, data } => log::of_server(server, &level, logger, &data),
-            Event::ResourceUpdated { uri } => self.tell("resource_updated", uri),
-            Event::ListChanged(kind) => self.tell("list_changed", kind.as_str().to_owned()),
-            // The state is read where it is wanted, and what a URL was opened for is the server's affair.
+            Event::ResourceUpdated { uri } => self.tell("resource_updated", (uri,)),
+            Event::ListChanged(kind) => self.tell("list_changed", (kind.as_str(),)),
+            Event::Offering => self.tell("offering_changed", ()),
+            Event::State { state, failure } => self.tell("state_changed", (state.as_str(), failure)),
+            // What a URL was opened for is the server's affair.
             _ => {}
         }
     }
