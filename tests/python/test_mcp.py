@@ -216,25 +216,43 @@ async def test_cancelling_a_call_tells_the_server() -> None:
         await connections["srv"].aclose()
 
 
-async def test_a_killed_server_fails_its_calls_at_once() -> None:
+async def test_a_killed_server_fails_what_may_not_run_twice_and_is_back_for_the_next_call() -> None:
     registry = ToolRegistry()
-    connections = await connect_mcp_servers({"srv": echo(), "other": echo()}, registry)
+    once = {**echo(), "retry": "never"}
+    connections = await connect_mcp_servers({"srv": once, "other": echo()}, registry)
     try:
         waiting = asyncio.create_task(registry.execute("mcp_srv_sleep", {"seconds": 50}))
         await asyncio.sleep(0.1)
+        tool = registry.get("mcp_srv_echo")
         pid = connections["srv"].pid
         assert pid is not None
         os.kill(pid, 9)
         result = await asyncio.wait_for(waiting, 10)
         assert is_tool_error_result(result)
         assert "srv" in result
-        again = await asyncio.wait_for(registry.execute("mcp_srv_echo", {"text": "x"}), 10)
-        assert is_tool_error_result(again)
-        assert connections["srv"].state == "lost"
+        while connections["srv"].pid in (None, pid):
+            await asyncio.sleep(0.01)
+        assert await asyncio.wait_for(registry.execute("mcp_srv_echo", {"text": "x"}), 10) == "x"
+        assert registry.get("mcp_srv_echo") is tool
+        assert connections["srv"].status()["reconnects"] == 1
         assert await registry.execute("mcp_other_echo", {"text": "fine"}) == "fine"
     finally:
         for connection in connections.values():
             await connection.aclose()
+
+
+async def test_a_call_that_may_run_twice_survives_its_server() -> None:
+    registry = ToolRegistry()
+    connections = await connect_mcp_servers({"srv": echo()}, registry)
+    try:
+        waiting = asyncio.create_task(registry.execute("mcp_srv_sleep", {"seconds": 0.5}))
+        await asyncio.sleep(0.1)
+        pid = connections["srv"].pid
+        assert pid is not None
+        os.kill(pid, 9)
+        assert not is_tool_error_result(await asyncio.wait_for(waiting, 10))
+    finally:
+        await connections["srv"].aclose()
 
 
 async def test_a_batch_runs_calls_of_several_servers_and_reports_progress() -> None:
