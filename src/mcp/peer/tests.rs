@@ -7,7 +7,7 @@ use rmcp::model::ClientCapabilities;
 use serde_json::{Map, Value, json, value::RawValue};
 use tokio::{sync::oneshot, task::AbortHandle};
 
-use super::{Asker, InputRequired, Params, Peer, Reply, Request, Sink, What};
+use super::{Asker, InputRequired, Params, Peer, Replay, Reply, Request, Sink, What};
 use crate::{
     CallContext, Result,
     mcp::{
@@ -81,6 +81,7 @@ fn call(peer: &Arc<Peer>, timeout: Option<Duration>) -> Waiting {
         progress: None,
         sink: Sink::Raw(send),
         dressed: None,
+            replay: Replay::Never,
     });
     (key.unwrap(), receive)
 }

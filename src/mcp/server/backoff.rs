@@ -9,6 +9,8 @@ const LONGEST: Duration = Duration::from_secs(60);
 #[derive(Debug, Default)]
 pub(super) struct Backoff {
     failures: u32,
+    /// Connections in a row that were of no use.
+    useless: u32,
 }
 
 impl Backoff {
@@ -19,14 +21,15 @@ impl Backoff {
         delay.mul_f64(0.8 + 0.4 * fastrand::f64()).min(LONGEST)
     }
 
-    /// A connection has ended: how long to wait before an attempt. None if it had been of use, so that it
-    /// counts as a success.
+    /// A connection has ended: how long to wait before an attempt. Not at all if it had been of use, so that
+    /// it counts as a success, or if this happens for the first time.
     pub(super) fn ended(&mut self, was_of_use: bool) -> Duration {
         if was_of_use {
-            self.failures = 0;
+            *self = Self::default();
             return Duration::ZERO;
         }
-        self.failed()
+        self.useless = self.useless.saturating_add(1);
+        if self.useless == 1 { Duration::ZERO } else { self.failed() }
     }
 }
 
@@ -41,6 +44,9 @@ mod tests {
             let delay = backoff.failed().as_secs_f64();
             assert!((expected * 0.8..=expected * 1.2).contains(&delay) && delay <= 60.0, "{delay}");
         }
+        assert!(backoff.ended(true).is_zero());
+        assert!(backoff.ended(false).is_zero());
+        assert!(!backoff.ended(false).is_zero());
         assert!(!backoff.ended(false).is_zero());
         assert!(backoff.ended(true).is_zero());
         assert!(backoff.failed() < Duration::from_secs(1));

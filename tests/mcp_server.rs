@@ -1,0 +1,306 @@
+//! Servers that are kept connected: lost and found, slow, asleep, changed, closed.
+
+#[path = "servers/support.rs"]
+mod support;
+
+use std::{
+    sync::{Arc, Mutex},
+    time::{Duration, Instant},
+};
+
+use nanobot_tools::{
+    Arguments, BoxFuture, CallContext, Error, Tool,
+    mcp::{
+        ConnectionState, Delegate, Event, McpTool, NoDelegate, RequestError, Server, ServerConfig,
+    },
+};
+use serde_json::{Value, json};
+use support::{GENEROUS, alive, entry, gone, group, server};
+
+fn open(mode: &str, extra: Value) -> Arc<Server> {
+    Server::open("odd", entry(mode, extra), Arc::new(NoDelegate))
+}
+
+async fn ready(server: &Server) -> u32 {
+    let status = server.settled(GENEROUS).await;
+    assert_eq!(status.state, ConnectionState::Ready, "{:?}", status.failure);
+    pid(server)
+}
+
+fn pid(server: &Server) -> u32 {
+    server.latest().and_then(|connection| connection.pid()).expect("it has a process")
+}
+
+fn tool(server: &Server, raw_name: &str) -> Arc<McpTool> {
+    server.tools().into_iter().find(|tool| tool.raw_name() == raw_name).expect("the tool is listed")
+}
+
+async fn call(server: &Server, raw_name: &str, what: &str) -> Result<String, Error> {
+    let Value::Object(arguments) = json!({"do": what}) else { unreachable!() };
+    let call = tool(server, raw_name).call(arguments.into(), CallContext::default());
+    let output = tokio::time::timeout(GENEROUS, call).await.expect("the call hangs")?;
+    Ok(output.as_text().expect("text").to_owned())
+}
+
+async fn until(what: &str, mut done: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !done() {
+        assert!(start.elapsed() < GENEROUS, "never: {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+fn kill(pid: u32) {
+    use nix::{sys::signal::Signal, unistd::Pid};
+    nix::sys::signal::kill(Pid::from_raw(pid.cast_signed()), Signal::SIGKILL).expect("it lives");
+}
+
+#[tokio::test]
+async fn a_killed_server_is_back_with_the_same_tools_and_nothing_is_left_of_it() {
+    let server = open("grandchild", json!({}));
+    let first = ready(&server).await;
+    let before = tool(&server, "act");
+    kill(first);
+    until("another process", || server.state() == ConnectionState::Ready && pid(&server) != first).await;
+    gone(first).await;
+    assert!(Arc::ptr_eq(&before, &tool(&server, "act")));
+    assert_eq!(call(&server, "act", "hello").await.unwrap(), "hello");
+    assert_eq!(server.status().reconnects, 1);
+    let second = pid(&server);
+    server.close(Duration::ZERO).await;
+    assert!(!alive(second));
+    gone(second).await;
+}
+
+#[tokio::test]
+async fn calls_made_while_a_server_is_away_wait_for_it() {
+    let server = open("normal", json!({}));
+    let first = ready(&server).await;
+    kill(first);
+    until("it is noticed", || server.latest().is_none_or(|c| c.why_ended().is_some())).await;
+    for n in 0..20 {
+        assert_eq!(call(&server, "write_c", &n.to_string()).await.unwrap(), n.to_string());
+    }
+    assert_ne!(pid(&server), first);
+}
+
+#[tokio::test]
+async fn a_call_with_a_side_effect_is_not_run_twice_and_its_error_says_that_it_may_have_run() {
+    let server = open("normal", json!({}));
+    let first = ready(&server).await;
+    let error = call(&server, "write_c", "exit").await.unwrap_err();
+    assert!(matches!(error, Error::Connection { sent: true, .. }), "{error:?}");
+    let text = error.to_string();
+    assert!(text.contains("'odd'") && text.contains("42") && text.contains("outcome is unknown"), "{text}");
+    assert_eq!(call(&server, "write_c", "next").await.unwrap(), "next");
+    assert_ne!(pid(&server), first);
+}
+
+#[tokio::test]
+async fn a_harmless_call_that_kills_its_server_is_repeated_but_not_for_ever() {
+    let server = open("normal", json!({}));
+    ready(&server).await;
+    let error = call(&server, "act", "exit").await.unwrap_err();
+    assert!(error.to_string().contains("42"), "{error}");
+    until("it is back", || server.state() == ConnectionState::Ready).await;
+    assert!(server.status().reconnects <= 3, "{:?}", server.status());
+}
+
+#[tokio::test]
+async fn retry_says_which_calls_are_repeated() {
+    // An exit in mid-call, seen by calls that are harmless and by such that are not.
+    for (retry, harmless, harmful) in [("never", 0, 0), ("safe", 2, 0), ("always", 2, 2)] {
+        for (name, repeats) in [("act", harmless), ("write_c", harmful)] {
+            let server = open("normal", json!({"retry": retry}));
+            ready(&server).await;
+            call(&server, name, "exit").await.unwrap_err();
+            until("it is back", || server.status().reconnects > repeats).await;
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            assert_eq!(server.status().reconnects, repeats + 1, "{retry} {name}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn reconnecting_counts_within_the_calls_own_deadline() {
+    let server = open("normal", json!({"toolTimeout": 0.5}));
+    let first = ready(&server).await;
+    kill(first);
+    until("lost", || server.state() != ConnectionState::Ready || pid(&server) != first).await;
+    let begun = Instant::now();
+    let error = call(&server, "write_c", "never").await.unwrap_err();
+    assert_eq!(error.to_string(), "(MCP tool call timed out after 0.5s)");
+    assert!(begun.elapsed() < Duration::from_secs(5));
+}
+
+#[tokio::test]
+async fn a_server_that_cannot_start_is_tried_again_and_calls_fail_at_once_naming_the_next_attempt() {
+    let server = open("exit_at_once", json!({}));
+    let status = server.settled(GENEROUS).await;
+    assert_eq!(status.state, ConnectionState::Lost);
+    assert!(status.failure.unwrap().to_string().contains("cannot find my configuration"));
+    until("a few attempts", || server.status().attempts >= 3 && server.state() == ConnectionState::Lost).await;
+    let begun = Instant::now();
+    let call = server.call_tool("act", Arguments::Raw(b"{}".to_vec()), CallContext::default());
+    let error = tokio::time::timeout(GENEROUS, call).await.unwrap().unwrap_err();
+    assert!(begun.elapsed() < Duration::from_secs(3));
+    let text = error.to_string();
+    assert!(text.contains("cannot find my configuration") && text.contains("next attempt"), "{text}");
+    assert!(matches!(error, Error::Connection { sent: false, .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_server_that_was_repaired_is_found_without_a_call() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("server");
+    let config = ServerConfig::from_json("late", &json!({"command": program, "args": ["normal"]})).unwrap();
+    let server = Server::open("late", config, Arc::new(NoDelegate));
+    assert_eq!(server.settled(GENEROUS).await.state, ConnectionState::Lost);
+    std::os::unix::fs::symlink(support::server("misbehaving_server"), &program).unwrap();
+    until("it is found", || server.state() == ConnectionState::Ready).await;
+    assert_eq!(call(&server, "act", "hello").await.unwrap(), "hello");
+    assert_eq!(server.status().attempts, 0);
+}
+
+#[tokio::test]
+async fn an_attempt_can_be_asked_for() {
+    let server = open("exit_at_once", json!({}));
+    until("long delays", || server.status().attempts >= 3).await;
+    let before = server.status().attempts;
+    until("more attempts", || {
+        server.reconnect();
+        server.status().attempts >= before + 5
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn closing_during_a_hung_handshake_ends_soon_and_leaves_nothing() {
+    for mode in ["mute", "mute_list"] {
+        let server = open(mode, json!({}));
+        assert_eq!(server.settled(Duration::from_millis(300)).await.state, ConnectionState::Connecting);
+        let begun = Instant::now();
+        server.close(Duration::ZERO).await;
+        assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+        assert_eq!(server.state(), ConnectionState::Closed);
+    }
+}
+
+#[tokio::test]
+async fn closing_lets_running_calls_end_if_it_is_told_to() {
+    let server = open("normal", json!({}));
+    ready(&server).await;
+    let running = tokio::spawn({
+        let server = Arc::clone(&server);
+        async move { call(&server, "write_c", "late").await }
+    });
+    until("it runs", || server.latest().is_some() && server.counts().calls == 1).await;
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let closing = tokio::spawn({
+        let server = Arc::clone(&server);
+        async move { server.close(Duration::from_secs(10)).await }
+    });
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let error = call(&server, "write_c", "too late").await.unwrap_err();
+    assert!(error.to_string().contains("closed"), "{error}");
+    assert_eq!(running.await.unwrap().unwrap(), "late");
+    closing.await.unwrap();
+}
+
+#[tokio::test]
+async fn what_needs_no_restart_is_changed_in_place() {
+    let server = open("normal", json!({}));
+    let first = ready(&server).await;
+    let act = tool(&server, "act");
+    let changed = json!({"enabledTools": ["act", "read_*"], "startupWait": 3});
+    assert!(server.update(entry("normal", changed)));
+    let names: Vec<String> = server.tools().iter().map(|tool| tool.raw_name().to_owned()).collect();
+    assert_eq!(names, ["act", "read_a", "read_b"]);
+    assert!(Arc::ptr_eq(&act, &tool(&server, "act")), "it is as before");
+    assert!(server.update(entry("normal", json!({"toolTimeout": 0.2}))));
+    let error = call(&server, "write_c", "never").await.unwrap_err();
+    assert_eq!(error.to_string(), "(MCP tool call timed out after 0.2s)");
+    assert_eq!(pid(&server), first);
+    for other in [entry("pages", json!({})), entry("normal", json!({"env": {"A": "1"}}))] {
+        assert!(!server.update(other), "it would be another server");
+    }
+    assert!(!server.update(entry("normal", json!({"disabled": true}))));
+}
+
+#[tokio::test]
+async fn a_server_that_nobody_needs_is_stopped_until_the_next_call() {
+    let server = open("normal", json!({"lazy": true, "idleTimeout": 0.3}));
+    let first = ready(&server).await;
+    until("it is stopped", || server.state() == ConnectionState::Cached).await;
+    gone(first).await;
+    assert_eq!(server.tools().len(), 5);
+    assert_eq!(call(&server, "write_c", "hello").await.unwrap(), "hello");
+    assert_ne!(pid(&server), first);
+    // A call that takes longer than that is no idleness.
+    assert_eq!(call(&server, "write_c", "late").await.unwrap(), "late");
+    assert_eq!(group(first), [0; 0]);
+}
+
+#[tokio::test]
+async fn a_disabled_server_is_never_started() {
+    let server = open("normal", json!({"disabled": true}));
+    assert_eq!(server.settled(GENEROUS).await.state, ConnectionState::Disabled);
+    server.close(Duration::ZERO).await;
+    assert!(server.latest().is_none());
+}
+
+#[tokio::test]
+async fn a_dropped_server_goes_with_everything_it_started() {
+    let server = open("grandchild", json!({}));
+    let first = ready(&server).await;
+    drop(server);
+    gone(first).await;
+}
+
+/// Remembers the states that it is told.
+#[derive(Default)]
+struct States(Mutex<Vec<(&'static str, bool)>>);
+
+impl Delegate for States {
+    fn request(&self, _: &str, method: &str, _: Value) -> BoxFuture<Result<Value, RequestError>> {
+        let error = RequestError::new(-32601, method);
+        Box::pin(std::future::ready(Err(error)))
+    }
+
+    fn event(&self, _: &str, event: Event) {
+        if let Event::State { state, failure } = event {
+            self.0.lock().unwrap().push((state.as_str(), failure.is_some()));
+        }
+    }
+}
+
+#[tokio::test]
+async fn every_change_of_state_is_told_in_order() {
+    let states = Arc::new(States::default());
+    let server = Server::open("odd", entry("normal", json!({})), Arc::clone(&states) as Arc<dyn Delegate>);
+    let first = ready(&server).await;
+    kill(first);
+    until("another process", || server.state() == ConnectionState::Ready && pid(&server) != first).await;
+    server.close(Duration::ZERO).await;
+    let told = states.0.lock().unwrap().clone();
+    let names: Vec<&str> = told.iter().map(|(state, _)| *state).collect();
+    assert_eq!(names, ["connecting", "ready", "reconnecting", "ready", "closed"]);
+    assert!(told[2].1 && !told[3].1, "why it was lost: {told:?}");
+}
+
+#[tokio::test]
+async fn a_bad_server_holds_up_nobody() {
+    let bad: Vec<_> = ["mute", "mute_list", "exit_at_once"].map(|mode| open(mode, json!({}))).into();
+    let good = open("normal", json!({}));
+    ready(&good).await;
+    assert_eq!(call(&good, "act", "hello").await.unwrap(), "hello");
+    let begun = Instant::now();
+    for server in &bad {
+        server.close(Duration::ZERO).await;
+    }
+    assert!(begun.elapsed() < Duration::from_secs(15));
+    let missing = ServerConfig::stdio(server("no_such_server"), Vec::<String>::new());
+    let missing = Server::open("missing", missing, Arc::new(NoDelegate));
+    let failure = missing.settled(GENEROUS).await.failure.unwrap().to_string();
+    assert!(failure.contains("no_such_server"), "{failure}");
+}
