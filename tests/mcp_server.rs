@@ -1,5 +1,8 @@
 //! Servers that are kept connected: lost and found, slow, asleep, changed, closed.
 
+#[path = "servers/over.rs"]
+#[macro_use]
+mod over;
 #[path = "servers/support.rs"]
 mod support;
 
@@ -14,6 +17,7 @@ use nanobot_tools::{
         ConnectionState, Delegate, Event, McpTool, NoDelegate, RequestError, Server, ServerConfig,
     },
 };
+use over::{Over, Process};
 use serde_json::{Value, json};
 use support::{GENEROUS, alive, entry, gone, group, server};
 
@@ -77,7 +81,7 @@ async fn calls_made_while_a_server_is_away_wait_for_it() {
     let server = open("normal", json!({}));
     let first = ready(&server).await;
     kill(first);
-    until("it is noticed", || server.latest().is_none_or(|c| c.why_ended().is_some())).await;
+    until("it is noticed", || server.latest().is_none_or(|c| c.pid() != Some(first) || c.why_ended().is_some())).await;
     for n in 0..20 {
         assert_eq!(call(&server, "write_c", &n.to_string()).await.unwrap(), n.to_string());
     }
@@ -286,6 +290,56 @@ async fn every_change_of_state_is_told_in_order() {
     let names: Vec<&str> = told.iter().map(|(state, _)| *state).collect();
     assert_eq!(names, ["connecting", "ready", "reconnecting", "ready", "closed"]);
     assert!(told[2].1 && !told[3].1, "why it was lost: {told:?}");
+}
+
+promise! {
+    /// Nobody starts an HTTP server again but whoever runs it: it is found when it is back.
+    a_server_that_is_started_again_is_found [json sse legacy] |over| {
+        let (config, process) = over.entry("normal", json!({"connectTimeout": 5}));
+        let mut process = process.expect("over HTTP");
+        let port = process.port();
+        let server = Server::open("odd", config, Arc::new(NoDelegate));
+        assert_eq!(server.settled(GENEROUS).await.state, ConnectionState::Ready);
+        let act = tool(&server, "act");
+        assert_eq!(call(&server, "write_c", "before").await.unwrap(), "before");
+        process.kill();
+        // At once, and with the reason: nobody listens there.
+        let begun = Instant::now();
+        let error = call(&server, "write_c", "meanwhile").await.unwrap_err();
+        assert!(begun.elapsed() < Duration::from_secs(6), "{:?}", begun.elapsed());
+        let text = error.to_string();
+        assert!(text.contains("'odd'"), "{text}");
+        until("it is noticed", || server.state() == ConnectionState::Lost).await;
+        assert_eq!(server.tools().len(), 5, "its tools stay listed");
+        let error = call(&server, "write_c", "again").await.unwrap_err().to_string();
+        assert!(error.contains("next attempt") && error.contains("not sent"), "{error}");
+        let process = Process::start_at("normal", over, port);
+        until("it is found", || server.state() == ConnectionState::Ready).await;
+        assert!(Arc::ptr_eq(&act, &tool(&server, "act")));
+        assert_eq!(call(&server, "write_c", "after").await.unwrap(), "after");
+        server.close(Duration::ZERO).await;
+        drop(process);
+    }
+}
+
+promise! {
+    /// A restart between two calls is not seen by the second, if the server is there again by then.
+    a_restart_between_calls_costs_no_call [json sse legacy] |over| {
+        let (config, process) = over.entry("normal", json!({}));
+        let mut process = process.expect("over HTTP");
+        let port = process.port();
+        let server = Server::open("odd", config, Arc::new(NoDelegate));
+        assert_eq!(server.settled(GENEROUS).await.state, ConnectionState::Ready);
+        for round in 0..5 {
+            process.kill();
+            process = Process::start_at("normal", over, port);
+            // An attempt may have come between, and found nobody.
+            until("it is back", || { server.reconnect(); server.state() == ConnectionState::Ready }).await;
+            let said = round.to_string();
+            assert_eq!(call(&server, "act", &said).await.unwrap(), said);
+        }
+        server.close(Duration::ZERO).await;
+    }
 }
 
 #[tokio::test]

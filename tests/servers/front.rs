@@ -79,7 +79,9 @@ pub(crate) fn open(style: Style, mode: &str) {
     if style == Style::Stdio {
         return;
     }
-    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
+    // Given where a server has to come back to where it was.
+    let port = std::env::var("PORT").ok().and_then(|port| port.parse().ok()).unwrap_or(0);
+    let listener = TcpListener::bind(("127.0.0.1", port)).expect("a free port");
     let path = if style == Style::Legacy { "sse" } else { "mcp" };
     println!("http://{}/{path}", listener.local_addr().expect("it is bound"));
     // Ends with whoever started it.

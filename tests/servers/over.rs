@@ -116,9 +116,15 @@ pub struct Process {
 
 impl Process {
     pub fn start(mode: &str, over: Over) -> Self {
+        Self::start_at(mode, over, 0)
+    }
+
+    /// As [`start`](Self::start), at this port; 0 is any.
+    pub fn start_at(mode: &str, over: Over, port: u16) -> Self {
         let style = format!("{over:?}").to_lowercase();
         let mut child = Command::new(support::server("misbehaving_server"))
             .args([mode, &style])
+            .env("PORT", port.to_string())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -126,6 +132,12 @@ impl Process {
         let mut lines = BufReader::new(child.stdout.take().expect("it is piped")).lines();
         let url = lines.find_map(|line| line.ok().filter(|line| line.starts_with("http://")));
         Self { child, url: url.expect("the server says where it listens") }
+    }
+
+    /// The port that it listens at.
+    pub fn port(&self) -> u16 {
+        let (_, rest) = self.url.rsplit_once(':').expect("an address with a port");
+        rest.split('/').next().and_then(|port| port.parse().ok()).expect("a port")
     }
 
     pub fn kill(&mut self) {
