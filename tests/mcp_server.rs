@@ -13,9 +13,7 @@ use std::{
 
 use nanobot_tools::{
     Arguments, BoxFuture, CallContext, Error, Tool,
-    mcp::{
-        ConnectionState, Delegate, Event, McpTool, NoDelegate, RequestError, Server, ServerConfig,
-    },
+    mcp::{ConnectionState, Delegate, Event, McpTool, NoDelegate, RequestError, Server, ServerConfig},
 };
 use over::{Over, Process};
 use serde_json::{Value, json};
@@ -81,7 +79,10 @@ async fn calls_made_while_a_server_is_away_wait_for_it() {
     let server = open("normal", json!({}));
     let first = ready(&server).await;
     kill(first);
-    until("it is noticed", || server.latest().is_none_or(|c| c.pid() != Some(first) || c.why_ended().is_some())).await;
+    until("it is noticed", || {
+        server.latest().is_none_or(|c| c.pid() != Some(first) || c.why_ended().is_some())
+    })
+    .await;
     for n in 0..20 {
         assert_eq!(call(&server, "write_c", &n.to_string()).await.unwrap(), n.to_string());
     }
@@ -143,7 +144,8 @@ async fn a_server_that_cannot_start_is_tried_again_and_calls_fail_at_once_naming
     let status = server.settled(GENEROUS).await;
     assert_eq!(status.state, ConnectionState::Lost);
     assert!(status.failure.unwrap().to_string().contains("cannot find my configuration"));
-    until("a few attempts", || server.status().attempts >= 3 && server.state() == ConnectionState::Lost).await;
+    until("a few attempts", || server.status().attempts >= 3 && server.state() == ConnectionState::Lost)
+        .await;
     let begun = Instant::now();
     let call = server.call_tool("act", Arguments::Raw(b"{}".to_vec()), CallContext::default());
     let error = tokio::time::timeout(GENEROUS, call).await.unwrap().unwrap_err();
@@ -194,21 +196,19 @@ async fn closing_during_a_hung_handshake_ends_soon_and_leaves_nothing() {
 async fn closing_lets_running_calls_end_if_it_is_told_to() {
     let server = open("normal", json!({}));
     ready(&server).await;
-    let running = tokio::spawn({
-        let server = Arc::clone(&server);
-        async move { call(&server, "write_c", "late").await }
-    });
-    until("it runs", || server.latest().is_some() && server.counts().calls == 1).await;
-    tokio::time::sleep(Duration::from_millis(50)).await;
-    let closing = tokio::spawn({
-        let server = Arc::clone(&server);
-        async move { server.close(Duration::from_secs(10)).await }
-    });
-    tokio::time::sleep(Duration::from_millis(50)).await;
-    let error = call(&server, "write_c", "too late").await.unwrap_err();
-    assert!(error.to_string().contains("closed"), "{error}");
-    assert_eq!(running.await.unwrap().unwrap(), "late");
-    closing.await.unwrap();
+    let running = call(&server, "write_c", "late");
+    let closing = async {
+        until("it runs", || server.counts().calls == 1).await;
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        server.close(Duration::from_secs(10)).await;
+    };
+    let refused = async {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        call(&server, "write_c", "too late").await.unwrap_err().to_string()
+    };
+    let (running, (), refused) = tokio::join!(running, closing, refused);
+    assert_eq!(running.unwrap(), "late");
+    assert!(refused.contains("closed"), "{refused}");
 }
 
 #[tokio::test]

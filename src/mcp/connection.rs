@@ -10,8 +10,8 @@ mod all;
 mod opening;
 mod upkeep;
 
-pub(super) use self::opening::{Failed, Supervision, open};
 pub use self::all::{ConnectAll, connect_all};
+pub(super) use self::opening::{Failed, Supervision, open};
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 

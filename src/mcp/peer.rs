@@ -282,8 +282,10 @@ impl Peer {
         let manner = self.manner();
         waiter.replays += 1;
         waiter.may_ask = may_ask(&waiter.what, &manner);
-        let written =
-            waiter.again.as_ref().map(|again| again.write(wire, key, &waiter.what, &manner, &Extra::default()));
+        let written = waiter
+            .again
+            .as_ref()
+            .map(|again| again.write(wire, key, &waiter.what, &manner, &Extra::default()));
         match written {
             Some(written) => {
                 self.enter(key, wire, waiter, written);
@@ -305,13 +307,11 @@ impl Peer {
 
     /// A request came to nothing here: whoever rescues decides what becomes of it.
     fn lose(self: &Arc<Self>, key: i64, waiter: Waiter, why: &str, sent: bool) {
-        match self.rescuer.as_ref().and_then(Weak::upgrade) {
-            Some(rescuer) => rescuer.rescue(key, waiter, Loss { why: why.to_owned(), sent }, self),
-            None => {
-                let error = lost(&self.server, &waiter.what, why, sent);
-                waiter.fail(error);
-            }
+        if let Some(rescuer) = self.rescuer.as_ref().and_then(Weak::upgrade) {
+            return rescuer.rescue(key, waiter, Loss { why: why.to_owned(), sent }, self);
         }
+        let error = lost(&self.server, &waiter.what, why, sent);
+        waiter.fail(error);
     }
 
     /// Enter the waiter, and send its request under the number `wire`.

@@ -115,7 +115,10 @@ struct Shared {
 
 impl std::fmt::Debug for Server {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Server").field("name", &self.name()).field("state", &self.state()).finish_non_exhaustive()
+        f.debug_struct("Server")
+            .field("name", &self.name())
+            .field("state", &self.state())
+            .finish_non_exhaustive()
     }
 }
 
@@ -313,9 +316,8 @@ impl Server {
             _ => return Err(self.away()),
         };
         if let Some(limit) = limit {
-            let waits = |status: &Status| {
-                !matches!(status.state, ConnectionState::Cached) && status.is_settled()
-            };
+            let waits =
+                |status: &Status| !matches!(status.state, ConnectionState::Cached) && status.is_settled();
             // What came of it, the state says.
             let _ = tokio::time::timeout(limit, status.wait_for(waits)).await;
         }
@@ -357,9 +359,8 @@ impl Server {
         }
         self.shared.stop.cancel();
         let mut status = self.shared.status.subscribe();
-        let over = |status: &Status| {
-            matches!(status.state, ConnectionState::Closed | ConnectionState::Disabled)
-        };
+        let over =
+            |status: &Status| matches!(status.state, ConnectionState::Closed | ConnectionState::Disabled);
         if tokio::time::timeout(CLOSE, status.wait_for(over)).await.is_err() {
             tracing::warn!(server = self.name(), "closing takes long; it goes on in the background");
         }

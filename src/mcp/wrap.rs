@@ -53,10 +53,25 @@ pub struct McpTool {
     raw_name: Arc<str>,
     capability: Capability,
     link: Arc<Link>,
-    limits: Limits,
-    headers: Arc<[ParamHeader]>,
+    terms: Terms,
     settings: Arc<Settings>,
+}
+
+/// What holds for every call of one tool.
+#[derive(Debug, Clone, PartialEq)]
+struct Terms {
+    limits: Limits,
     replay: Replay,
+    /// The arguments that headers repeat.
+    headers: Arc<[ParamHeader]>,
+}
+
+impl Terms {
+    /// For what is no tool: it has no effect, and the entry's limit.
+    fn of_reading(config: &ServerConfig) -> Self {
+        let limits = Limits { timeout: config.tool_timeout, cap: None };
+        Self { limits, replay: replay(config, true), headers: Arc::new([]) }
+    }
 }
 
 /// How long calls of one tool may take.
@@ -115,9 +130,7 @@ impl McpTool {
             && a.original == b.original
             && a.read_only == b.read_only
             && self.capability == other.capability
-            && self.limits == other.limits
-            && self.headers == other.headers
-            && self.replay == other.replay
+            && self.terms == other.terms
             && self.settings.same(&other.settings)
     }
 }
@@ -141,7 +154,7 @@ impl Tool for McpTool {
         let map;
         let (what, params) = match self.capability {
             Capability::Tool => {
-                let (name, headers) = (&*self.raw_name, &*self.headers);
+                let (name, headers) = (&*self.raw_name, &*self.terms.headers);
                 (What::Tool, Params::Tool { name, arguments: &arguments, headers })
             }
             Capability::Resource | Capability::Prompt => match self.params(&arguments) {
@@ -161,7 +174,7 @@ impl Tool for McpTool {
         };
         let shown = Shown::new(&self.settings, &arguments);
         let sink = Sink::Tool(done, Box::new(shown));
-        submit(&self.link, what, params, self.limits, self.replay, context, sink)
+        submit(&self.link, what, params, self.terms.limits, self.terms.replay, context, sink)
     }
 
     fn as_any(&self) -> &dyn Any {
@@ -386,7 +399,6 @@ impl Wrapper {
     }
 
     fn tool(&self, config: &ServerConfig, name: String, tool: &RawTool) -> McpTool {
-        let limits = Limits::of(config, &tool.name);
         let mut settings = self.settings(config, &name, Capability::Tool);
         settings.output = tool.output_schema.as_ref().and_then(OutputSchema::new);
         settings.records = ["prompt", "model"]
@@ -396,8 +408,12 @@ impl Wrapper {
         let mut spec = ToolSpec::new(name, description, normalise_openai(&tool.input_schema));
         spec.original = Some(tool.input_schema.clone());
         spec.read_only = tool.read_only && config.trust_read_only;
-        let replay = replay(config, tool.idempotent || tool.read_only);
-        self.make(spec, &tool.name, Capability::Tool, limits, replay, tool.headers.clone().into(), settings)
+        let terms = Terms {
+            limits: Limits::of(config, &tool.name),
+            replay: replay(config, tool.idempotent || tool.read_only),
+            headers: tool.headers.clone().into(),
+        };
+        self.make(spec, &tool.name, Capability::Tool, terms, settings)
     }
 
     fn resource(&self, config: &ServerConfig, name: String, resource: &RawResource) -> McpTool {
@@ -407,8 +423,7 @@ impl Wrapper {
         let settings = self.settings(config, &name, Capability::Resource);
         let parameters = json!({"type": "object", "properties": {}, "required": []});
         let spec = ToolSpec::new(name, description, parameters).read_only();
-        let limits = Limits { timeout: config.tool_timeout, cap: None };
-        self.make(spec, uri, Capability::Resource, limits, replay(config, true), Arc::new([]), settings)
+        self.make(spec, uri, Capability::Resource, Terms::of_reading(config), settings)
     }
 
     /// One tool that reads any resource.
@@ -429,8 +444,7 @@ impl Wrapper {
             "required": ["uri"],
         });
         let spec = ToolSpec::new(name, description, parameters).read_only();
-        let limits = Limits { timeout: config.tool_timeout, cap: None };
-        self.make(spec, "", Capability::Resource, limits, replay(config, true), Arc::new([]), settings)
+        self.make(spec, "", Capability::Resource, Terms::of_reading(config), settings)
     }
 
     fn prompt(&self, config: &ServerConfig, name: String, prompt: &RawPrompt) -> McpTool {
@@ -453,9 +467,7 @@ impl Wrapper {
         let settings = self.settings(config, &name, Capability::Prompt);
         let parameters = json!({"type": "object", "properties": properties, "required": required});
         let spec = ToolSpec::new(name, description, parameters).read_only();
-        let limits = Limits { timeout: config.tool_timeout, cap: None };
-        let replay = replay(config, true);
-        self.make(spec, &prompt.name, Capability::Prompt, limits, replay, Arc::new([]), settings)
+        self.make(spec, &prompt.name, Capability::Prompt, Terms::of_reading(config), settings)
     }
 
     fn make(
@@ -463,22 +475,18 @@ impl Wrapper {
         mut spec: ToolSpec,
         raw_name: &str,
         capability: Capability,
-        limits: Limits,
-        replay: Replay,
-        headers: Arc<[ParamHeader]>,
+        terms: Terms,
         settings: Settings,
     ) -> McpTool {
         spec.server = Some(Arc::clone(&self.server));
-        spec.timeout = Some(limits.hard());
+        spec.timeout = Some(terms.limits.hard());
         McpTool {
             spec: Arc::new(spec),
             raw_name: raw_name.into(),
             capability,
             link: Arc::clone(&self.link),
-            limits,
-            headers,
+            terms,
             settings: Arc::new(settings),
-            replay,
         }
     }
 }

@@ -419,7 +419,8 @@ mod tests {
             (What::of("tools/list"), Params::Object(&none)),
             (What::of("tools/list"), Params::None),
         ] {
-            for (from, to) in [(&legacy, &modern), (&modern, &legacy), (&modern, &modern), (&legacy, &legacy)] {
+            for (from, to) in [(&legacy, &modern), (&modern, &legacy), (&modern, &modern), (&legacy, &legacy)]
+            {
                 for progress in [false, true] {
                     let token = progress.then_some(7);
                     let again = write(7, &what, &params, from, token).unwrap().again(&params, progress);

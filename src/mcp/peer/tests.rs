@@ -81,7 +81,7 @@ fn call(peer: &Arc<Peer>, timeout: Option<Duration>) -> Waiting {
         progress: None,
         sink: Sink::Raw(send),
         dressed: None,
-            replay: Replay::Never,
+        replay: Replay::Never,
     });
     (key.unwrap(), receive)
 }

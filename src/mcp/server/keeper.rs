@@ -97,7 +97,8 @@ impl Keeper {
                         End::Lost(why) => {
                             connection.kill();
                             let _ = tokio::time::timeout(REAP, connection.close()).await;
-                            let of_use = begun.elapsed() >= LASTING || shared.link().traffic().calls() > calls;
+                            let of_use =
+                                begun.elapsed() >= LASTING || shared.link().traffic().calls() > calls;
                             let delay = self.backoff.ended(of_use);
                             let server = connection.name().to_owned();
                             let text = format!("MCP server '{server}': {why}");
@@ -171,16 +172,19 @@ impl Keeper {
             let http = config.transport != TransportKind::Stdio;
             let quiet = async {
                 if http {
-                    tokio::time::sleep(QUIET.saturating_sub(traffic.quiet()).max(Duration::from_secs(1))).await;
+                    tokio::time::sleep(QUIET.saturating_sub(traffic.quiet()).max(Duration::from_secs(1)))
+                        .await;
                 } else {
-                    std::future::pending().await
+                    std::future::pending::<()>().await;
                 }
             };
             let idle = async {
                 match config.idle_timeout.filter(|_| config.lazy != Lazy::No) {
                     Some(limit) => {
-                        tokio::time::sleep(limit.saturating_sub(traffic.idle()).max(Duration::from_millis(10)))
-                            .await;
+                        tokio::time::sleep(
+                            limit.saturating_sub(traffic.idle()).max(Duration::from_millis(10)),
+                        )
+                        .await;
                         limit
                     }
                     None => std::future::pending().await,
@@ -231,11 +235,8 @@ impl Keeper {
             shared.status.send_modify(|status| status.failure = Some(failed.error));
             return !shared.stop.is_cancelled();
         }
-        let state = if failed.unauthorised {
-            ConnectionState::NeedsAuthorisation
-        } else {
-            ConnectionState::Lost
-        };
+        let state =
+            if failed.unauthorised { ConnectionState::NeedsAuthorisation } else { ConnectionState::Lost };
         let server = &**shared.offering.server();
         if self.told.as_ref() == Some(&text) {
             tracing::debug!(server, delay = seconds(delay), "still not connected: {text}");
