@@ -299,7 +299,7 @@ class MCPRenderer:
 @final
 class NativeConnection:
     """
-    A connection to one MCP server; made by `connect_server`.
+    One MCP server, kept connected; made by `open_server`.
     """
     def call_tool(
         self, /, name: str, arguments: Any, timeout: SupportsFloat | SupportsIndex | None, report: Any | None
@@ -319,9 +319,15 @@ class NativeConnection:
         """
         Rename the tools whose names are taken; a line for each.
         """
-    def close(self, /) -> Any:
+    def close(self, /, drain: SupportsFloat | SupportsIndex = 0.0) -> Any:
         """
-        Close the connection and end the server; a future. Closing twice does nothing more.
+        Close the connection and end the server; a future. Calls that run get up to `drain` seconds. Closing
+        twice does nothing more.
+        """
+    @property
+    def failure(self, /) -> Any | None:
+        """
+        Why the last attempt or connection failed, as an exception; `None` while it is well.
         """
     @property
     def instructions(self, /) -> str | None:
@@ -349,12 +355,12 @@ class NativeConnection:
     @property
     def pid(self, /) -> int | None:
         """
-        The process that was started, or `None` for a server that is no process.
+        The process that runs, or `None` if there is none.
         """
     @property
-    def protocol_version(self, /) -> str:
+    def protocol_version(self, /) -> str | None:
         """
-        The protocol version that was agreed on.
+        The protocol version that was agreed on, or `None` before the server was reached.
         """
     def read_list(self, /, kind: str) -> Any:
         """
@@ -362,23 +368,37 @@ class NativeConnection:
 
         `kind` is `tools`, `resources`, `resource_templates` or `prompts`.
         """
+    def reconnect(self, /) -> None:
+        """
+        Start the next attempt now, or have the connection checked.
+        """
     def request(self, /, method: str, params: Any, timeout: SupportsFloat | SupportsIndex | None) -> Any:
         """
         Make any request; a future of the result as objects.
         """
     @property
-    def server_info(self, /) -> tuple[str, str]:
+    def server_info(self, /) -> tuple[str, str] | None:
         """
-        Name and version that the server gave of itself.
+        Name and version that the server gave of itself, or `None` before it was reached.
         """
     def set_logging_level(self, /, level: str) -> Any:
         """
         Say which messages the server should log; a future.
         """
+    def settled(self, /, timeout: SupportsFloat | SupportsIndex | None = None) -> Any:
+        """
+        The state, once the first attempt is over or the tools are known from the cache, but at the latest
+        after `timeout` seconds (the entry's `startupWait` by default); a future.
+        """
     @property
     def state(self, /) -> str:
         """
-        `recipe`, `connecting`, `ready`, `lost` or `closed`.
+        `recipe`, `disabled`, `cached`, `connecting`, `ready`, `lost`, `needs-authorisation`,
+        `reconnecting` or `closed`.
+        """
+    def status(self, /) -> dict[Any, Any]:
+        """
+        How the server is; a new dict each time.
         """
     @property
     def stderr_tail(self, /) -> str:
@@ -388,6 +408,12 @@ class NativeConnection:
     def subscribe(self, /, uri: str, on: bool) -> Any:
         """
         Hear of changes of a resource, or no more; a future.
+        """
+    def update(self, /, config: Any) -> bool:
+        """
+        Take a changed entry without a restart; false if the server has to be opened anew.
+
+        Raises `ConfigError` that names the entry and what is wrong with it.
         """
     @property
     def warnings(self, /) -> list[str]:
@@ -761,14 +787,6 @@ def check_server(name: str, config: Any) -> tuple[bool, list[str]]:
     Raises `ConfigError` that names the entry and what is wrong with it.
     """
 
-def connect_server(name: str, config: Any, host: Any, offers: SupportsGetItem[int, str]) -> Any:
-    """
-    Start or reach a server, shake hands and read its lists; a future of a `NativeConnection`.
-
-    `host` is asked what the server asks, on the running loop; `offers` names what it answers:
-    `sampling`, `elicitation`, `roots`.
-    """
-
 def current_call() -> CurrentCall | None:
     """
     The call inside which the current code runs, or `None` outside of calls.
@@ -816,6 +834,21 @@ def normalize_schema(schema: Any, profile: str) -> Any:
     `schema` in the form that `profile` asks for, as new objects.
 
     Raises `ValueError` for a profile that does not exist; nothing else raises.
+    """
+
+def open_server(
+    name: str,
+    config: Any,
+    host: Any,
+    offers: SupportsGetItem[int, str],
+    shelf: str | PathLike[str] | None = None,
+) -> NativeConnection:
+    """
+    Keep a server connected from now on, in the background.
+
+    `host` is asked what the server asks, and told what happens, on the running loop; `offers` names what it
+    answers: `sampling`, `elicitation`, `roots`. `shelf` is the folder where what servers offer is kept.
+    Raises `ConfigError` that names the entry and what is wrong with it.
     """
 
 def raised(name: Any, exception: Any) -> Any:

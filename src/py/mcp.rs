@@ -51,15 +51,15 @@ impl NativeConnection {
         self.0.name()
     }
 
-    /// `recipe`, `disabled`, `cached`, `connecting`, `ready`, `lost`, `needs-authorisation`, `reconnecting` or
-    /// `closed`.
+    /// `recipe`, `disabled`, `cached`, `connecting`, `ready`, `lost`, `needs-authorisation`,
+    /// `reconnecting` or `closed`.
     #[getter]
     fn state(&self) -> &'static str {
         self.0.state().as_str()
     }
 
-    /// The state, once the first attempt is over or the tools are known from the cache, but at the latest after
-    /// `timeout` seconds (the entry's `startupWait` by default); a future.
+    /// The state, once the first attempt is over or the tools are known from the cache, but at the latest
+    /// after `timeout` seconds (the entry's `startupWait` by default); a future.
     #[pyo3(signature = (timeout = None))]
     fn settled<'py>(&self, py: Python<'py>, timeout: Option<f64>) -> PyResult<Bound<'py, PyAny>> {
         let limit = super::executor::duration(timeout, "timeout")?;

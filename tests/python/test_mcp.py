@@ -12,6 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from mcp_servers import eventually
 from nanobot_tools import (
     MCPConnectionError,
     MCPError,
@@ -230,8 +231,7 @@ async def test_a_killed_server_fails_what_may_not_run_twice_and_is_back_for_the_
         result = await asyncio.wait_for(waiting, 10)
         assert is_tool_error_result(result)
         assert "srv" in result
-        while connections["srv"].pid in (None, pid):
-            await asyncio.sleep(0.01)
+        await eventually(lambda: connections["srv"].pid not in (None, pid))
         assert await asyncio.wait_for(registry.execute("mcp_srv_echo", {"text": "x"}), 10) == "x"
         assert registry.get("mcp_srv_echo") is tool
         assert connections["srv"].status()["reconnects"] == 1

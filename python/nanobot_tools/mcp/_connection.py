@@ -30,10 +30,10 @@ _open: weakref.WeakSet[MCPConnection] = weakref.WeakSet()
 class MCPConnection:
     """One MCP server, kept connected; from :func:`connect_mcp_servers` or :func:`connect_mcp_server`.
 
-    A server that is lost is reached again in the background, for ever; its tools stay registered meanwhile. A
-    call to it joins an attempt that is under way for up to 5 s, and fails otherwise with a text that says when
-    the next one is. What a connection could not carry to its end is sent again over the next if the server
-    cannot have seen it, or if running it twice does no harm (see the entry's ``retry``).
+    A server that is lost is reached again in the background, for ever; its tools stay registered meanwhile.
+    A call to it joins an attempt that is under way for up to 5 s, and fails otherwise with a text that says
+    when the next one is. What a connection could not carry to its end is sent again over the next if the
+    server cannot have seen it, or if running it twice does no harm (see the entry's ``retry``).
 
     Attributes are read-only. Methods may be called from any task of any loop; a server of either era of the
     protocol is asked in its own way. What they raise beside what their descriptions name:
@@ -104,12 +104,12 @@ class MCPConnection:
 
     @property
     def server_info(self) -> tuple[str, str] | None:
-        """Name and version that the server gave of itself (``serverInfo``); ``None`` before it was reached."""
+        """Name and version that the server gave of itself (``serverInfo``); ``None`` before."""
         return self._native.server_info
 
     @property
     def protocol_version(self) -> str | None:
-        """The protocol version that was agreed on, such as ``"2025-11-25"``; ``None`` before that."""
+        """The protocol version that was agreed on, such as ``"2025-11-25"``; ``None`` before."""
         return self._native.protocol_version
 
     @property
