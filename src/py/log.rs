@@ -37,8 +37,15 @@ enum Message {
         logger: Option<String>,
         text: String,
     },
+    /// What is to be done in Python although no loop is there for it.
+    Call(Box<dyn FnOnce(Python<'_>) + Send>),
     /// Answered when everything before it was logged.
     Flush(Sender<()>),
+}
+
+/// Do something in Python on the helper thread; for what must happen although its loop is gone.
+pub(super) fn call(work: impl FnOnce(Python<'_>) + Send + 'static) {
+    send(Message::Call(Box::new(work)));
 }
 
 static SENDER: Mutex<Option<(u32, Sender<Message>)>> = Mutex::new(None);
@@ -66,6 +73,9 @@ fn deliver(records: &Receiver<Message>) {
         match message {
             Message::Flush(done) => {
                 let _ = done.send(());
+            }
+            Message::Call(work) => {
+                let _ = Python::try_attach(work);
             }
             Message::Server { server, level, logger, text } => {
                 WAITING.fetch_sub(1, Ordering::Relaxed);

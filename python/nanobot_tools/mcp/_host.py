@@ -26,7 +26,7 @@ _MAX_NEWS = 1_000
 
 
 class Host:
-    """What the native connection calls, on the loop's thread.
+    """What the native connection calls, on the loop's thread; once the loop is gone, on another one.
 
     Callbacks see the context variables of whoever made the connection. News is told in order, one at a time.
     The connection is held weakly: it holds the native connection, and that one holds its host.
@@ -136,7 +136,7 @@ class Host:
         raise MCPError(-32601, f"Method not found: {method}")
 
     def _tell(self, kind: str, what: str) -> None:
-        if self._closed:
+        if self._closed or self._loop.is_closed():
             return
         if len(self._news) >= _MAX_NEWS and (kind, what) not in self._news:
             _log.warning("MCP server %r: its news comes too fast; some is lost", self._server)

@@ -3,8 +3,8 @@
 //! Both ride the queue of the loop on which the connection was made, so that no native thread attaches
 //! to Python or waits for it. `nanobot_tools.mcp._host.Host` does the work there: it makes a task of
 //! each question, and answers through an [`Answer`]. When the server takes its question back, or the
-//! connection ends, the task is cancelled. When the loop is gone, questions are declined and news is
-//! lost; what servers log does not need the loop (see `log`).
+//! connection ends, the task is cancelled. When the loop is gone, questions are declined; what the registry
+//! must know and what servers log goes by way of the helper thread (see `log`).
 
 use std::sync::{Arc, Weak};
 
@@ -50,18 +50,22 @@ impl PyHost {
         }
     }
 
-    /// Call a method of the host on its loop.
+    /// Call a method of the host on its loop, or elsewhere if that is gone.
     fn tell<A>(&self, method: &'static str, arguments: A)
     where
         A: for<'py> PyCallArgs<'py> + Send + 'static,
     {
-        let Some(queue) = self.queue.upgrade() else { return };
         let host = Arc::clone(&self.host);
-        queue.push(Item::Call(Box::new(move |py| {
+        let work = move |py: Python<'_>| {
             if let Err(error) = host.call_method1(py, method, arguments) {
                 PyErr::write_unraisable(error, py, Some(host.bind(py)));
             }
-        })));
+        };
+        match self.queue.upgrade() {
+            Some(queue) => queue.push(Item::Call(Box::new(work))),
+            // The registry goes on being kept, whoever made the connection.
+            None => log::call(work),
+        }
     }
 }
 
