@@ -30,6 +30,7 @@ mod peer;
 pub mod render;
 pub mod server;
 mod session;
+mod shelf;
 mod state;
 mod transport;
 mod wire;
@@ -40,6 +41,7 @@ pub use connection::{ConnectAll, Connection, connect, connect_all, connect_with}
 pub use delegate::{Delegate, Event, ListKind, NoDelegate, Offered, RequestError};
 pub use server::Server;
 pub use session::List;
+pub use shelf::{Shelf, ShelfEntry};
 pub use state::ConnectionState;
 pub use transport::{Held, burst, hold};
 pub use wrap::{Capability, McpTool};

@@ -13,14 +13,14 @@ use std::{
 
 use nanobot_tools::{
     Arguments, BoxFuture, CallContext, Error, Tool,
-    mcp::{ConnectionState, Delegate, Event, McpTool, NoDelegate, RequestError, Server, ServerConfig},
+    mcp::{ConnectionState, Delegate, Event, McpTool, NoDelegate, RequestError, Server, ServerConfig, Shelf},
 };
 use over::{Over, Process};
 use serde_json::{Value, json};
 use support::{GENEROUS, alive, entry, gone, group, server};
 
 fn open(mode: &str, extra: Value) -> Arc<Server> {
-    Server::open("odd", entry(mode, extra), Arc::new(NoDelegate))
+    Server::open("odd", entry(mode, extra), Arc::new(NoDelegate), None)
 }
 
 async fn ready(server: &Server) -> u32 {
@@ -160,7 +160,7 @@ async fn a_server_that_was_repaired_is_found_without_a_call() {
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("server");
     let config = ServerConfig::from_json("late", &json!({"command": program, "args": ["normal"]})).unwrap();
-    let server = Server::open("late", config, Arc::new(NoDelegate));
+    let server = Server::open("late", config, Arc::new(NoDelegate), None);
     assert_eq!(server.settled(GENEROUS).await.state, ConnectionState::Lost);
     std::os::unix::fs::symlink(support::server("misbehaving_server"), &program).unwrap();
     until("it is found", || server.state() == ConnectionState::Ready).await;
@@ -245,6 +245,100 @@ async fn a_server_that_nobody_needs_is_stopped_until_the_next_call() {
     assert_eq!(group(first), [0; 0]);
 }
 
+fn names(server: &Server) -> Vec<String> {
+    server.tools().iter().map(|tool| tool.spec().name.clone()).collect()
+}
+
+/// A shelf that knows the misbehaving server, as it is with this entry.
+async fn known(mode: &str, extra: Value) -> (tempfile::TempDir, Shelf) {
+    let folder = tempfile::tempdir().unwrap();
+    let shelf = Shelf::new(folder.path().to_owned());
+    let first = Server::open("odd", entry(mode, extra), Arc::new(NoDelegate), Some(shelf.clone()));
+    ready(&first).await;
+    until("it is kept", || !shelf.entries().unwrap().is_empty()).await;
+    first.close(Duration::ZERO).await;
+    (folder, shelf)
+}
+
+#[tokio::test]
+async fn what_is_known_from_the_cache_is_offered_before_the_server_runs_and_stays_the_same() {
+    let (_folder, shelf) = known("normal", json!({})).await;
+    let server = Server::open("odd", entry("normal", json!({})), Arc::new(NoDelegate), Some(shelf));
+    assert_eq!(names(&server).len(), 5, "at once");
+    assert!(server.latest().is_none());
+    let status = server.settled(Duration::ZERO).await;
+    assert!(status.cached, "there is nothing to wait for");
+    assert_eq!(server.instructions().as_deref(), Some("Be careful."));
+    let act = tool(&server, "act");
+    // The call waits for the start that goes on in the background.
+    assert_eq!(call(&server, "write_c", "hello").await.unwrap(), "hello");
+    assert_eq!(server.state(), ConnectionState::Ready);
+    assert!(!server.status().cached && Arc::ptr_eq(&act, &tool(&server, "act")));
+}
+
+#[tokio::test]
+async fn a_lazy_server_is_started_by_its_first_call() {
+    let (_folder, shelf) = known("normal", json!({})).await;
+    let lazy = entry("normal", json!({"lazy": true}));
+    let server = Server::open("odd", lazy, Arc::new(NoDelegate), Some(shelf));
+    until("it is asleep", || server.state() == ConnectionState::Cached).await;
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert!(server.latest().is_none());
+    assert_eq!(call(&server, "act", "hello").await.unwrap(), "hello");
+    pid(&server);
+}
+
+#[tokio::test]
+async fn a_cache_that_is_wrong_is_put_right_when_the_server_answers() {
+    // The mode reaches the server by a way that is no part of its entry.
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("server");
+    let path = |mode: &str| {
+        let script = format!("#!/bin/sh\nexec '{}' {mode}\n", support::server("misbehaving_server"));
+        std::fs::write(&program, script).unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(&program, mode).unwrap();
+    };
+    let config = || ServerConfig::from_json("odd", &json!({"command": program})).unwrap();
+    let shelf = Shelf::new(folder.path().join("shelf"));
+    path("pages");
+    let first = Server::open("odd", config(), Arc::new(NoDelegate), Some(shelf.clone()));
+    ready(&first).await;
+    until("it is kept", || !shelf.entries().unwrap().is_empty()).await;
+    first.close(Duration::ZERO).await;
+
+    path("normal");
+    let server = Server::open("odd", config(), Arc::new(NoDelegate), Some(shelf.clone()));
+    assert!(names(&server).contains(&"mcp_odd_t1".to_owned()));
+    until("it is confirmed", || !server.status().cached).await;
+    assert!(names(&server).contains(&"mcp_odd_act".to_owned()) && names(&server).len() == 5);
+    until("the cache follows", || shelf.entries().unwrap()[0].tools == 5).await;
+}
+
+#[tokio::test]
+async fn tools_from_the_cache_whose_server_cannot_start_fail_with_the_reason() {
+    let (_folder, shelf) = known("normal", json!({"env": {"MODE": "1"}, "cwd": "/tmp"})).await;
+    // The same entry, whose command is not there any more, would be another one: so it hangs instead.
+    let server = Server::open(
+        "odd",
+        entry("normal", json!({"env": {"MODE": "1"}, "cwd": "/tmp", "connectTimeout": 0.001, "toolTimeout": 3})),
+        Arc::new(NoDelegate),
+        Some(shelf),
+    );
+    let error = call(&server, "write_c", "x").await.unwrap_err().to_string();
+    assert!(error.contains("no handshake") && error.contains("next attempt"), "{error}");
+    assert_eq!(names(&server).len(), 5, "they stay listed");
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_lazy_is_not_known_from_the_cache() {
+    let (_folder, shelf) = known("normal", json!({})).await;
+    let eager = entry("normal", json!({"lazy": false}));
+    let server = Server::open("odd", eager, Arc::new(NoDelegate), Some(shelf));
+    assert!(server.tools().is_empty());
+    ready(&server).await;
+}
+
 #[tokio::test]
 async fn a_disabled_server_is_never_started() {
     let server = open("normal", json!({"disabled": true}));
@@ -281,7 +375,7 @@ impl Delegate for States {
 #[tokio::test]
 async fn every_change_of_state_is_told_in_order() {
     let states = Arc::new(States::default());
-    let server = Server::open("odd", entry("normal", json!({})), Arc::clone(&states) as Arc<dyn Delegate>);
+    let server = Server::open("odd", entry("normal", json!({})), Arc::clone(&states) as Arc<dyn Delegate>, None);
     let first = ready(&server).await;
     kill(first);
     until("another process", || server.state() == ConnectionState::Ready && pid(&server) != first).await;
@@ -298,7 +392,7 @@ promise! {
         let (config, process) = over.entry("normal", json!({"connectTimeout": 5}));
         let mut process = process.expect("over HTTP");
         let port = process.port();
-        let server = Server::open("odd", config, Arc::new(NoDelegate));
+        let server = Server::open("odd", config, Arc::new(NoDelegate), None);
         assert_eq!(server.settled(GENEROUS).await.state, ConnectionState::Ready);
         let act = tool(&server, "act");
         assert_eq!(call(&server, "write_c", "before").await.unwrap(), "before");
@@ -328,7 +422,7 @@ promise! {
         let (config, process) = over.entry("normal", json!({}));
         let mut process = process.expect("over HTTP");
         let port = process.port();
-        let server = Server::open("odd", config, Arc::new(NoDelegate));
+        let server = Server::open("odd", config, Arc::new(NoDelegate), None);
         assert_eq!(server.settled(GENEROUS).await.state, ConnectionState::Ready);
         for round in 0..5 {
             process.kill();
@@ -354,7 +448,7 @@ async fn a_bad_server_holds_up_nobody() {
     }
     assert!(begun.elapsed() < Duration::from_secs(15));
     let missing = ServerConfig::stdio(server("no_such_server"), Vec::<String>::new());
-    let missing = Server::open("missing", missing, Arc::new(NoDelegate));
+    let missing = Server::open("missing", missing, Arc::new(NoDelegate), None);
     let failure = missing.settled(GENEROUS).await.failure.unwrap().to_string();
     assert!(failure.contains("no_such_server"), "{failure}");
 }

@@ -2,12 +2,13 @@
 
 use std::collections::HashSet;
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::era::{self, ParamHeader};
 
 /// A tool as the server lists it, with what was odd put right.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct RawTool {
     pub(super) name: String,
     pub(super) description: Option<String>,
@@ -21,7 +22,7 @@ pub(super) struct RawTool {
 }
 
 /// A resource as the server lists it.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct RawResource {
     pub(super) uri: String,
     pub(super) name: String,
@@ -29,7 +30,7 @@ pub(super) struct RawResource {
 }
 
 /// A prompt as the server lists it.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct RawPrompt {
     pub(super) name: String,
     pub(super) description: Option<String>,

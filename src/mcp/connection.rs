@@ -273,6 +273,10 @@ impl Connection {
         self.offering.claim_names(taken)
     }
 
+    pub(super) const fn about(&self) -> &About {
+        &self.about
+    }
+
     pub(super) const fn peer(&self) -> &Arc<Peer> {
         &self.peer
     }

@@ -48,7 +48,8 @@ impl RequestError {
 }
 
 /// One of the lists that a server keeps.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum ListKind {
     /// Tools.
     Tools,

@@ -110,7 +110,7 @@ pub(super) fn name_of<'a>(method: &str, params: &'a Map<String, Value>) -> Optio
 }
 
 /// An argument of a tool that a header repeats (`x-mcp-header` in its schema).
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(super) struct ParamHeader {
     /// Names of properties, from the root.
     path: Vec<String>,

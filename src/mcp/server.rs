@@ -10,7 +10,7 @@ mod keeper;
 
 use std::{
     collections::HashSet,
-    sync::Arc,
+    sync::{Arc, Weak},
     time::{Duration, Instant, SystemTime},
 };
 
@@ -20,12 +20,13 @@ use tokio::sync::{Notify, watch};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use super::{
-    config::ServerConfig,
+    config::{Lazy, ServerConfig},
     connection::{self, Connection},
-    delegate::{Delegate, Event},
+    delegate::{Delegate, Event, NoDelegate, Offered, RequestError},
     link::{JOIN, Link},
     offering::Offering,
-    session::List,
+    session::{About, List},
+    shelf::Shelf,
     state::ConnectionState,
     wrap::McpTool,
 };
@@ -104,6 +105,10 @@ pub struct Server {
 struct Shared {
     offering: Arc<Offering>,
     delegate: Arc<dyn Delegate>,
+    /// Where what it offers is kept.
+    shelf: Option<Shelf>,
+    /// What the server said about itself when it was last there.
+    about: RwLock<Option<Arc<About>>>,
     /// The latest connection, which may be lost.
     latest: RwLock<Option<Arc<Connection>>>,
     status: watch::Sender<Status>,
@@ -125,16 +130,40 @@ impl std::fmt::Debug for Server {
 impl Server {
     /// Keep a server connected from now on. What came of the first attempt, [`settled`](Self::settled)
     /// tells; a disabled one is never started.
-    pub fn open(name: &str, config: ServerConfig, delegate: Arc<dyn Delegate>) -> Arc<Self> {
+    ///
+    /// With a shelf, what the server offered last is offered at once (unless its entry says `lazy: false`),
+    /// and what it offers is kept. That file is read here and now.
+    pub fn open(
+        name: &str,
+        config: ServerConfig,
+        delegate: Arc<dyn Delegate>,
+        shelf: Option<Shelf>,
+    ) -> Arc<Self> {
         let name: Arc<str> = name.into();
         let disabled = config.disabled;
-        let link = Link::new(Arc::clone(&name));
         let state = if disabled { ConnectionState::Disabled } else { ConnectionState::Recipe };
+        let mut status = Status::new(state);
+        let kept = match &shelf {
+            Some(shelf) if !disabled && config.lazy != Lazy::No => shelf.load(&name, &config),
+            _ => None,
+        };
+        let link = Link::new(Arc::clone(&name));
+        let offering = Offering::new(Arc::clone(&name), link, config);
+        let mut about = None;
+        let mut asleep = false;
+        if let Some(kept) = kept {
+            asleep = offering.config().lazy == Lazy::Yes && kept.is_fresh();
+            offering.put(kept.offer, Vec::new());
+            about = Some(Arc::new(kept.about));
+            status.cached = true;
+        }
         let shared = Arc::new(Shared {
-            offering: Arc::new(Offering::new(Arc::clone(&name), link, config)),
+            offering: Arc::new(offering),
             delegate,
+            shelf,
+            about: RwLock::new(about),
             latest: RwLock::default(),
-            status: watch::Sender::new(Status::new(state)),
+            status: watch::Sender::new(status),
             again: Notify::new(),
             stop: CancellationToken::new(),
             closing: Mutex::default(),
@@ -143,7 +172,7 @@ impl Server {
             shared.link().close("it is disabled");
             None
         } else {
-            Some(AbortOnDropHandle::new(crate::spawn(keeper::keep(Arc::clone(&shared)))))
+            Some(AbortOnDropHandle::new(crate::spawn(keeper::keep(Arc::clone(&shared), asleep))))
         };
         Arc::new(Self { shared, _keeper: keeper })
     }
@@ -180,6 +209,27 @@ impl Server {
     /// The latest connection, which may be lost; `None` before there was any.
     pub fn latest(&self) -> Option<Arc<Connection>> {
         self.shared.latest.read().clone()
+    }
+
+    /// What the server says about how to use it, as far as that is known.
+    pub fn instructions(&self) -> Option<String> {
+        self.shared.about.read().as_ref()?.instructions.clone()
+    }
+
+    /// The server's own name and version, once they are known.
+    pub fn server_info(&self) -> Option<(String, String)> {
+        self.shared.about.read().as_ref().map(|about| (about.name.clone(), about.version.clone()))
+    }
+
+    /// The protocol version that was agreed on last.
+    pub fn protocol_version(&self) -> Option<String> {
+        self.shared.about.read().as_ref().map(|about| about.protocol.clone())
+    }
+
+    /// What the server announced that it can do, as far as that is known.
+    pub fn capabilities(&self) -> Value {
+        let capabilities = self.shared.about.read().as_ref().map(|about| about.capabilities.clone());
+        Value::Object(capabilities.unwrap_or_default())
     }
 
     /// Wait until the first attempt is over, or what the server offers is known from the cache, but no
@@ -367,6 +417,35 @@ impl Server {
     }
 }
 
+/// Speaks for the host, and keeps what changes.
+struct Relay(Weak<Shared>);
+
+impl Delegate for Relay {
+    fn offered(&self) -> Offered {
+        self.0.upgrade().map(|shared| shared.delegate.offered()).unwrap_or_default()
+    }
+
+    fn request(
+        &self,
+        server: &str,
+        method: &str,
+        params: Value,
+    ) -> BoxFuture<std::result::Result<Value, RequestError>> {
+        match self.0.upgrade() {
+            Some(shared) => shared.delegate.request(server, method, params),
+            None => NoDelegate.request(server, method, params),
+        }
+    }
+
+    fn event(&self, server: &str, event: Event) {
+        let Some(shared) = self.0.upgrade() else { return };
+        if matches!(event, Event::ListChanged(_)) {
+            shared.keep();
+        }
+        shared.delegate.event(server, event);
+    }
+}
+
 impl Drop for Server {
     fn drop(&mut self) {
         self.kill();
@@ -380,6 +459,17 @@ impl Shared {
 
     fn tell(&self, event: Event) {
         self.delegate.event(self.offering.server(), event);
+    }
+
+    /// Keep what the server offers for the next start, in the background.
+    fn keep(&self) {
+        let Some(shelf) = self.shelf.clone() else { return };
+        let about = self.about.read().clone();
+        let Some(about) = about else { return };
+        let offering = Arc::clone(&self.offering);
+        crate::spawn_blocking(move || {
+            shelf.store(offering.server(), &offering.config(), &about, &offering.offer());
+        });
     }
 
     /// Enter a state, and say so.

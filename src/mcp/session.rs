@@ -39,7 +39,7 @@ const NEWER_CODES: std::ops::RangeInclusive<i64> = -32029..=-32020;
 pub(super) type Failure = String;
 
 /// What the server says about itself.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, serde::Serialize, serde::Deserialize)]
 pub(super) struct About {
     pub(super) name: String,
     pub(super) version: String,

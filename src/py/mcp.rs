@@ -29,7 +29,7 @@ use super::{
 };
 use crate::{
     CallContext, Progress, ProgressSink, Tool,
-    mcp::{Capability, Connection, ConnectionState, List, Server, ServerConfig},
+    mcp::{Capability, Connection, ConnectionState, List, Server, ServerConfig, Shelf},
 };
 
 /// One MCP server, kept connected; made by `open_server`.
@@ -125,31 +125,25 @@ impl NativeConnection {
     /// The server's own instructions for the model, or `None`.
     #[getter]
     fn instructions(&self) -> Option<String> {
-        self.latest(|connection| connection.instructions().map(str::to_owned)).flatten()
+        self.0.instructions()
     }
 
     /// Name and version that the server gave of itself, or `None` before it was reached.
     #[getter]
     fn server_info(&self) -> Option<(String, String)> {
-        self.latest(|connection| {
-            let (name, version) = connection.server_info();
-            (name.to_owned(), version.to_owned())
-        })
+        self.0.server_info()
     }
 
     /// The protocol version that was agreed on, or `None` before the server was reached.
     #[getter]
     fn protocol_version(&self) -> Option<String> {
-        self.latest(|connection| connection.protocol_version().to_owned())
+        self.0.protocol_version()
     }
 
     /// What the server says it can do; a new dict each time.
     #[getter]
     fn capabilities<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        match self.0.latest() {
-            Some(connection) => convert::to_python(py, connection.capabilities()),
-            None => Ok(PyDict::new(py).into_any()),
-        }
+        convert::to_python(py, &self.0.capabilities())
     }
 
     /// What was odd about the entry or the server without being fatal.
@@ -355,6 +349,5 @@ pub(crate) fn open_server(
     let config = ServerConfig::from_json(name, &convert::to_value(config)?).map_err(errors::to_py)?;
     let (_, queue) = bridge::running(py)?;
     let host = Arc::new(PyHost::new(host, &queue, &offers));
-    let _ = shelf;
-    Ok(NativeConnection(Server::open(name, config, host)))
+    Ok(NativeConnection(Server::open(name, config, host, shelf.map(Shelf::new))))
 }

@@ -12,7 +12,7 @@ use std::{
 
 use tokio::sync::Semaphore;
 
-use super::{ConnectionState, Shared, backoff::Backoff};
+use super::{ConnectionState, Relay, Shared, backoff::Backoff};
 use crate::{
     CallContext, Error, Result,
     mcp::{
@@ -20,6 +20,7 @@ use crate::{
         connection::{self, Connection, Failed, Supervision},
         delegate::Event,
         link::Hints,
+        shelf::changes,
     },
     tool::seconds,
 };
@@ -47,9 +48,9 @@ enum End {
 }
 
 /// Keep the server until it is closed.
-pub(super) async fn keep(shared: Arc<Shared>) {
+pub(super) async fn keep(shared: Arc<Shared>, asleep: bool) {
     let mut keeper = Keeper { shared, backoff: Backoff::default(), lost: false, told: None };
-    keeper.run().await;
+    keeper.run(asleep).await;
     let shared = keeper.shared;
     shared.link().close("the connection is closed");
     let latest = shared.latest.read().clone();
@@ -69,9 +70,9 @@ struct Keeper {
 }
 
 impl Keeper {
-    async fn run(&mut self) {
+    async fn run(&mut self, asleep: bool) {
         let shared = Arc::clone(&self.shared);
-        if shared.starts_asleep() && !self.sleep().await {
+        if asleep && !self.sleep().await {
             return;
         }
         loop {
@@ -122,7 +123,7 @@ impl Keeper {
         let state = if self.lost { ConnectionState::Reconnecting } else { ConnectionState::Connecting };
         shared.enter(state, |_| {});
         let supervision = Supervision { rescuer: link.rescuer(), stop: shared.stop.clone() };
-        let generation = shared.offering.generation();
+        let (generation, before) = (shared.offering.generation(), shared.offering.offer());
         let opened = tokio::select! {
             opened = shared.start(&supervision) => opened,
             // Only while it waits for its turn: the attempt itself is told, and cleans up.
@@ -139,6 +140,13 @@ impl Keeper {
             Err(failed) => return Some(Err(failed)),
         };
         *shared.latest.write() = Some(Arc::clone(&connection));
+        *shared.about.write() = Some(Arc::new(connection.about().clone()));
+        shared.keep();
+        if shared.status.borrow().cached || self.lost {
+            for change in changes(&before, &shared.offering.offer()) {
+                tracing::warn!(server = connection.name(), "not as it was when it was last there: {change}");
+            }
+        }
         // What calls noticed concerned an earlier connection.
         Hints::take(&link.hints.suspect);
         Hints::take(&link.hints.wanted);
@@ -281,14 +289,10 @@ impl Keeper {
 }
 
 impl Shared {
-    /// Whether the server waits for its first call.
-    fn starts_asleep(&self) -> bool {
-        self.offering.config().lazy == Lazy::Yes && self.status.borrow().cached
-    }
-
-    async fn start(&self, supervision: &Supervision) -> Result<Arc<Connection>, Failed> {
+    async fn start(self: &Arc<Self>, supervision: &Supervision) -> Result<Arc<Connection>, Failed> {
         let turn = STARTS.acquire().await.ok();
-        let opening = connection::open(&self.offering, Arc::clone(&self.delegate), Some(supervision));
+        let relay = Arc::new(Relay(Arc::downgrade(self)));
+        let opening = connection::open(&self.offering, relay, Some(supervision));
         let pass_on = async {
             tokio::time::sleep(START).await;
             drop(turn);
