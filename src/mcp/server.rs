@@ -285,6 +285,26 @@ impl Server {
         self.shared.again.notify_one();
     }
 
+    /// Start the next attempt now unless the server is there, and wait until it is over, but no longer than
+    /// `limit`; how it is then.
+    pub async fn retry(&self, limit: Duration) -> Status {
+        let mut status = self.shared.status.subscribe();
+        let before = self.status();
+        if matches!(before.state, ConnectionState::Lost | ConnectionState::NeedsAuthorisation) {
+            self.reconnect();
+        }
+        let over = |now: &Status| {
+            now.is_settled() && (now.attempts != before.attempts || now.state != before.state)
+                || matches!(now.state, ConnectionState::Ready | ConnectionState::Closed)
+                || now.state == ConnectionState::Cached
+                || now.state == ConnectionState::Disabled
+        };
+        match tokio::time::timeout(limit, status.wait_for(over)).await {
+            Ok(Ok(status)) => status.clone(),
+            Ok(Err(_)) | Err(_) => self.status(),
+        }
+    }
+
     /// Call a tool by its raw name; the result is the JSON that the server sent.
     ///
     /// The call keeps the tool's limit and the context's deadline, which hold for reconnecting as well.

@@ -72,6 +72,20 @@ impl NativeConnection {
         )
     }
 
+    /// Start the next attempt now unless the server is there; the state once it is over, but at the latest
+    /// after `timeout` seconds (the entry's `startupWait` by default); a future.
+    #[pyo3(signature = (timeout = None))]
+    fn retry<'py>(&self, py: Python<'py>, timeout: Option<f64>) -> PyResult<Bound<'py, PyAny>> {
+        let limit = super::executor::duration(timeout, "timeout")?;
+        let limit = limit.unwrap_or_else(|| self.0.config().startup_wait);
+        let server = Arc::clone(&self.0);
+        bridge::spawn(
+            py,
+            async move { Ok(server.retry(limit).await.state.as_str()) },
+            |py, state: &'static str| Ok(state.into_pyobject(py)?.into_any().unbind()),
+        )
+    }
+
     /// Why the last attempt or connection failed, as an exception; `None` while it is well.
     #[getter]
     fn failure(&self, py: Python<'_>) -> Option<Py<PyAny>> {
@@ -329,6 +343,12 @@ fn reporter(py: Python<'_>, report: Py<PyAny>) -> PyResult<ProgressSink> {
 pub(crate) fn check_server(name: &str, config: &Bound<'_, PyAny>) -> PyResult<(bool, Vec<String>)> {
     let config = ServerConfig::from_json(name, &convert::to_value(config)?).map_err(errors::to_py)?;
     Ok((config.disabled, config.warnings.clone()))
+}
+
+/// Where what servers offer is kept by default; `None` if there is no such place.
+#[pyfunction]
+pub(crate) fn default_shelf() -> Option<PathBuf> {
+    Shelf::default_folder()
 }
 
 /// Keep a server connected from now on, in the background.

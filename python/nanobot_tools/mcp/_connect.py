@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from .. import _native
@@ -12,6 +13,7 @@ from ..errors import ConfigError, MCPConnectionError, NanobotToolsError
 from ..registry import ToolRegistry
 from ._callbacks import MCPCallbacks
 from ._connection import MCPConnection
+from ._entry import plain_entry
 from ._host import Host
 
 __all__ = ["connect_mcp_server", "connect_mcp_servers"]
@@ -20,39 +22,22 @@ _log = logging.getLogger("nanobot_tools.mcp")
 
 _FOR_EVER = 86_400.0
 
-# What an entry may hold, for entries that are objects. Dicts are passed on as they are.
-_FIELDS = (
-    "type", "command", "args", "env", "cwd", "url", "headers", "auth", "tool_timeout", "enabled_tools",
-    "disabled", "disabled_tools", "connect_timeout", "startup_wait", "retry", "lazy", "idle_timeout",
-    "trust_read_only", "allow_private", "ssrf_whitelist", "tool_timeouts", "progress_cap", "resources",
-    "artifacts", "max_result_bytes", "protocol",
-)  # fmt: skip
 
-
-def _plain(entry: Any) -> dict[str, Any]:
-    """An entry as a dict with JSON values."""
-    if isinstance(entry, Mapping):
-        return dict(entry)
-    found = {field: getattr(entry, field, None) for field in _FIELDS}
-    plain = (str, int, float, bool, list, tuple, dict)
-    return {
-        field: value for field, value in found.items() if isinstance(value, plain) and value not in ("", None)
-    }
-
-
-def open_connection(name: str, entry: Any, callbacks: MCPCallbacks | None) -> MCPConnection:
+def open_connection(
+    name: str, entry: Any, callbacks: MCPCallbacks | None, shelf: Path | None = None
+) -> MCPConnection:
     """Keep a server connected from now on, in the background.
+
+    With a ``shelf``, a folder, what the server offered last is offered at once.
 
     Raises:
         ConfigError: The entry is faulty.
     """
-    try:
-        config = _plain(entry)
-    except (TypeError, ValueError) as exc:
-        raise ConfigError(f"MCP server {name!r}: {exc}") from exc
+    config = plain_entry(name, entry)
     callbacks = callbacks or MCPCallbacks()
     host = Host(name, callbacks)
-    return MCPConnection(_native.open_server(name, config, host, callbacks._offers()), host)
+    native = _native.open_server(name, config, host, callbacks._offers(), shelf)
+    return MCPConnection(native, host)
 
 
 async def _connect(name: str, entry: Any, callbacks: MCPCallbacks | None) -> MCPConnection:
@@ -69,7 +54,7 @@ async def _connect(name: str, entry: Any, callbacks: MCPCallbacks | None) -> MCP
     except BaseException:
         await connection.aclose()
         raise
-    for warning in connection.warnings:
+    for warning in connection._new_warnings():
         _log.warning("MCP server %r: %s", name, warning)
     return connection
 
@@ -129,10 +114,10 @@ async def connect_mcp_servers(
 
     async def one(name: str, entry: Any) -> None:
         try:
-            disabled, _ = _native.check_server(name, _plain(entry))
+            disabled, _ = _native.check_server(name, plain_entry(name, entry))
             if not disabled:
                 connected[name] = await _connect(name, entry, callbacks)
-        except (ConfigError, TypeError, ValueError) as exc:
+        except ConfigError as exc:
             _log.warning("MCP server %r: faulty entry: %s", name, exc)
         except NanobotToolsError as exc:
             _log.warning("MCP server %r: %s", name, exc)

@@ -6,6 +6,7 @@ import asyncio
 import atexit
 import inspect
 import logging
+import threading
 import weakref
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
@@ -14,6 +15,7 @@ from typing import Any
 from .._native import NativeConnection, NativeTool
 from ..base import Tool
 from ..registry import ToolRegistry
+from ._entry import plain_entry
 from ._host import Host
 from .wrappers import MCPPromptWrapper, MCPResourceWrapper, MCPToolWrapper
 
@@ -51,6 +53,8 @@ class MCPConnection:
         self._registry: ToolRegistry | None = None
         self._wrappers: list[_Wrapper] = []
         self._offered = False
+        self._refreshing = threading.Lock()
+        self._warned: set[str] = set()
         self._on_state: Callable[[str, str | None], object] | None = None
         if host is not None:
             host.attach(self)
@@ -301,9 +305,7 @@ class MCPConnection:
             drain: Seconds that calls get which run now; others fail at once.
         """
         _open.discard(self)
-        if self._registry is not None:
-            registry, self._registry = self._registry, None
-            registry.apply([w.name for w in self._wrappers if registry.get(w.name) is w], [])
+        self._withdraw()
         closing = asyncio.ensure_future(self._native.close(drain))
         if drain:
             await asyncio.shield(closing)
@@ -324,14 +326,46 @@ class MCPConnection:
         """Wrap what the server offers, and register it under names that are free."""
         self._registry = registry
         self._offered = True
-        # A list may have changed before: what was wrapped then is registered nowhere.
-        self._wrappers = []
         self._refresh()
+
+    def _join(self, registry: ToolRegistry) -> None:
+        """Register what the server offers, unless that was done."""
+        if not self._offered:
+            self._offer(registry)
+
+    def _withdraw(self) -> int:
+        """Register nothing any more, and unregister what nobody replaced; how many tools it had."""
+        with self._refreshing:
+            registry, self._registry = self._registry, None
+            mine = {w.name: w for w in self._wrappers}
+        if registry is not None:
+            registry.apply([name for name, w in mine.items() if registry.get(name) is w], [])
+        return len(mine)
+
+    def _update(self, entry: Any) -> bool:
+        """Take a changed entry without a restart; false if the server has to be opened anew.
+
+        Raises:
+            ConfigError: The entry is faulty.
+        """
+        taken = self._native.update(plain_entry(self.name, entry))
+        if taken:
+            self._refresh()
+        return taken
+
+    def _new_warnings(self) -> list[str]:
+        """What was odd and was not asked for yet."""
+        warnings = [text for text in self.warnings if text not in self._warned]
+        self._warned.update(warnings)
+        return warnings
 
     def _refresh(self) -> None:
         """Take what the server offers now; what is as before stays the same object under the same name."""
-        if not self._offered:
-            return
+        if self._offered:
+            with self._refreshing:
+                self._take_offers()
+
+    def _take_offers(self) -> None:
         for note in self._native.claim_names(self._taken()):
             _log.warning("MCP server %r: %s", self.name, note)
         before = {wrapper.name: wrapper for wrapper in self._wrappers}

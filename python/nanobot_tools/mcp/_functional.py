@@ -1,0 +1,247 @@
+"""The functions with which nanobot-ai 0.3.0 keeps the MCP servers of an agent.
+
+A ``state`` is the agent, or anything with ``_mcp_servers`` (name -> entry), ``_mcp_stacks`` (name -> connection),
+``_mcp_connecting`` and, once it ends, ``_mcp_closing``; or it is an :class:`MCPProvider`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+import weakref
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from .. import _native
+from ..registry import ToolRegistry
+from ._fleet import CLOSING, Fleet
+from ._provider import MCPProvider, load_nanobot_servers, summary, unreadable
+
+__all__ = [
+    "close_mcp_servers",
+    "connect_missing_servers",
+    "handle_runtime_control",
+    "reload_servers",
+    "request_mcp_reload",
+]
+
+_log = logging.getLogger("nanobot_tools.mcp")
+
+INBOUND_META_RUNTIME_CONTROL = "_runtime_control"
+RUNTIME_CONTROL_ACK = "_ack"
+RUNTIME_CONTROL_MCP_RELOAD = "mcp_reload"
+
+#: The attribute of a state that has its servers.
+_FLEET = "_nbtools_mcp_fleet"
+
+
+@dataclass
+class InboundMessage:
+    """What nanobot's class of this name is, where nanobot is not there."""
+
+    channel: str
+    sender_id: str
+    chat_id: str
+    content: str
+    timestamp: datetime = field(default_factory=datetime.now)
+    media: list[str] = field(default_factory=list)
+    metadata: dict[str, Any] = field(default_factory=dict)
+    session_key_override: str | None = None
+
+    @property
+    def session_key(self) -> str:
+        """What a session is known by."""
+        return self.session_key_override or f"{self.channel}:{self.chat_id}"
+
+
+def _message_class() -> Callable[..., Any]:
+    """nanobot's class if nanobot is running here; it is not imported for this."""
+    events = sys.modules.get("nanobot.bus.events")
+    if events is None and "nanobot" in sys.modules:
+        from nanobot.bus import events  # type: ignore[import-not-found, no-redef, unused-ignore]
+    found: Callable[..., Any] = getattr(events, "InboundMessage", InboundMessage)
+    return found
+
+
+def _fleet(state: Any, registry: ToolRegistry) -> Fleet:
+    fleet: Fleet | None = getattr(state, _FLEET, None)
+    if fleet is None or fleet.registry is not registry:
+        shelf = _native.default_shelf()
+        fleet = Fleet(registry, shelf=shelf, on_state=_Stacks(weakref.ref(state)))
+        setattr(state, _FLEET, fleet)
+    return fleet
+
+
+class _Stacks:
+    """Keeps ``state._mcp_stacks`` true for servers that join late."""
+
+    def __init__(self, state: Callable[[], Any]) -> None:
+        self._state = state
+
+    def __call__(self, name: str, now: str, failure: str | None) -> None:
+        state = self._state()
+        fleet: Fleet | None = getattr(state, _FLEET, None)
+        if fleet is not None and now == "ready" and not getattr(state, "_mcp_closing", False):
+            one = fleet.get(name)
+            if one is not None and name in state._mcp_servers:
+                state._mcp_stacks[name] = one
+
+
+async def connect_missing_servers(state: Any, registry: ToolRegistry) -> None:
+    """Connect the servers of ``state._mcp_servers`` that ``state._mcp_stacks`` does not have.
+
+    Ends as :meth:`MCPProvider.connect` does. What goes wrong is logged, never raised.
+    """
+    if isinstance(state, MCPProvider):
+        return await state.connect()
+    if getattr(state, "_mcp_closing", False) or state._mcp_connecting:
+        return None
+    missing = {name: entry for name, entry in state._mcp_servers.items() if name not in state._mcp_stacks}
+    if not missing:
+        return None
+    state._mcp_connecting = True
+    try:
+        fleet = _fleet(state, registry)
+        connected = await fleet.connect(missing)
+        if getattr(state, "_mcp_closing", False):
+            await fleet.aclose()
+            return None
+        state._mcp_stacks.update(connected)
+        if connected:
+            _log.info("MCP connected servers: %s", sorted(connected))
+        else:
+            _log.warning("No MCP servers connected successfully (they are tried again in the background)")
+    finally:
+        state._mcp_connecting = False
+
+
+async def reload_servers(
+    state: Any,
+    registry: ToolRegistry,
+    *,
+    server_loader: Callable[[], Mapping[str, Any]] | None = None,
+) -> dict[str, Any]:
+    """Make the servers of ``state`` those of the current configuration.
+
+    Args:
+        state: Whose servers.
+        registry: Where their tools are.
+        server_loader: Gives the servers; by default they are read from nanobot's configuration.
+
+    Returns:
+        As :meth:`MCPProvider.reload`.
+    """
+    if isinstance(state, MCPProvider):
+        return await state.reload()
+    if getattr(state, "_mcp_closing", False):
+        return dict(CLOSING)
+    try:
+        servers = dict((server_loader or load_nanobot_servers)())
+    except Exception as exc:
+        return unreadable(exc)
+    fleet = _fleet(state, registry)
+    before, state._mcp_servers = dict(state._mcp_servers), servers
+    done = await fleet.reconcile(before, servers)
+    live = fleet.live()
+    foreign = []
+    for name, stack in list(state._mcp_stacks.items()):
+        if name not in servers or live.get(name) not in (None, stack):
+            del state._mcp_stacks[name]
+            if fleet.get(name) is not stack:
+                foreign.append(stack)
+    # What was connected by other means and is not wanted any more.
+    await asyncio.gather(*(stack.aclose() for stack in foreign), return_exceptions=True)
+    if getattr(state, "_mcp_closing", False):
+        await fleet.aclose()
+        return dict(CLOSING)
+    state._mcp_stacks.update(live)
+    return summary(done, servers)
+
+
+async def close_mcp_servers(state: Any) -> None:
+    """Close all servers of ``state``, for ever."""
+    if isinstance(state, MCPProvider):
+        return await state.aclose()
+    state._mcp_closing = True
+    stacks = dict(state._mcp_stacks)
+    state._mcp_stacks.clear()
+    fleet: Fleet | None = getattr(state, _FLEET, None)
+    if fleet is not None:
+        await fleet.aclose()
+    for name, stack in stacks.items():
+        try:
+            await stack.aclose()
+        except Exception:
+            _log.debug("MCP server %r: closing failed", name, exc_info=True)
+
+
+async def request_mcp_reload(bus: Any, *, timeout: float = 15.0) -> dict[str, Any]:
+    """Ask the running agent to reload its MCP servers.
+
+    Args:
+        bus: nanobot's message bus, or anything with an async ``publish_inbound(message)``.
+        timeout: Seconds to wait for the agent.
+
+    Returns:
+        What :func:`reload_servers` gave there; with ``ok`` false if there was no answer.
+    """
+    ack: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+    message = _message_class()(
+        channel="system",
+        sender_id="webui-settings",
+        chat_id="runtime",
+        content=RUNTIME_CONTROL_MCP_RELOAD,
+        metadata={
+            INBOUND_META_RUNTIME_CONTROL: RUNTIME_CONTROL_MCP_RELOAD,
+            RUNTIME_CONTROL_ACK: ack,
+        },
+    )
+    await bus.publish_inbound(message)
+    try:
+        result: object = await asyncio.wait_for(ack, timeout)
+    except TimeoutError:
+        return {
+            "ok": False,
+            "message": "MCP hot reload timed out. Restart nanobot to pick up changes.",
+            "requires_restart": True,
+        }
+    if isinstance(result, dict):
+        return result
+    return {
+        "ok": False,
+        "message": "MCP hot reload returned an unexpected response.",
+        "requires_restart": True,
+    }
+
+
+async def handle_runtime_control(state: Any, msg: Any, registry: ToolRegistry) -> bool:
+    """Reload the servers of ``state`` if the message asks for that, and answer it.
+
+    Returns:
+        Whether the message was for this.
+    """
+    metadata = msg.metadata if isinstance(msg.metadata, dict) else {}
+    if metadata.get(INBOUND_META_RUNTIME_CONTROL) != RUNTIME_CONTROL_MCP_RELOAD:
+        return False
+    ack = metadata.get(RUNTIME_CONTROL_ACK)
+    try:
+        result = await reload_servers(state, registry)
+    except Exception as exc:
+        _log.exception("MCP hot reload failed")
+        result = {
+            "ok": False,
+            "message": "MCP hot reload failed. Restart nanobot to pick up changes.",
+            "requires_restart": True,
+            "error": str(exc),
+        }
+    if isinstance(ack, asyncio.Future) and not ack.done():
+        # The one who asks may be on another loop.
+        loop = ack.get_loop()
+        if loop is asyncio.get_running_loop():
+            ack.set_result(result)
+        else:
+            loop.call_soon_threadsafe(lambda: None if ack.done() else ack.set_result(result))
+    return True
