@@ -321,7 +321,10 @@ async fn tools_from_the_cache_whose_server_cannot_start_fail_with_the_reason() {
     // The same entry, whose command is not there any more, would be another one: so it hangs instead.
     let server = Server::open(
         "odd",
-        entry("normal", json!({"env": {"MODE": "1"}, "cwd": "/tmp", "connectTimeout": 0.001, "toolTimeout": 3})),
+        entry(
+            "normal",
+            json!({"env": {"MODE": "1"}, "cwd": "/tmp", "connectTimeout": 0.001, "toolTimeout": 3}),
+        ),
         Arc::new(NoDelegate),
         Some(shelf),
     );
@@ -375,7 +378,8 @@ impl Delegate for States {
 #[tokio::test]
 async fn every_change_of_state_is_told_in_order() {
     let states = Arc::new(States::default());
-    let server = Server::open("odd", entry("normal", json!({})), Arc::clone(&states) as Arc<dyn Delegate>, None);
+    let server =
+        Server::open("odd", entry("normal", json!({})), Arc::clone(&states) as Arc<dyn Delegate>, None);
     let first = ready(&server).await;
     kill(first);
     until("another process", || server.state() == ConnectionState::Ready && pid(&server) != first).await;

@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from .decorator import tool
     from .executor import ToolCall, ToolEvent, ToolExecutor, ToolOutcome
     from .loader import ToolLoader
-    from .mcp import MCPCallbacks, MCPConnection, connect_mcp_server, connect_mcp_servers
+    from .mcp import MCPCallbacks, MCPConnection, MCPProvider, connect_mcp_server, connect_mcp_servers
     from .registry import RegistrySnapshot, ToolRegistry
 
 # What needs asyncio, inspect or importlib.metadata is imported when it is first used, so that the
@@ -77,6 +77,7 @@ _LAZY = {
     "ToolLoader": "loader",
     "MCPCallbacks": "mcp",
     "MCPConnection": "mcp",
+    "MCPProvider": "mcp",
     "connect_mcp_server": "mcp",
     "connect_mcp_servers": "mcp",
     "RegistrySnapshot": "registry",
@@ -96,6 +97,7 @@ __all__ = [
     "MCPConnection",
     "MCPConnectionError",
     "MCPError",
+    "MCPProvider",
     "NanobotToolsError",
     "NumberSchema",
     "ObjectSchema",

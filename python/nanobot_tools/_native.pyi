@@ -5,6 +5,7 @@ The native half of `nanobot_tools`; private, wrapped by the Python modules besid
 
 from contextvars import ContextVar
 from os import PathLike
+from pathlib import Path
 from typing import Any, Final, SupportsFloat, SupportsIndex, final
 
 from _typeshed import SupportsGetItem
@@ -375,6 +376,11 @@ class NativeConnection:
     def request(self, /, method: str, params: Any, timeout: SupportsFloat | SupportsIndex | None) -> Any:
         """
         Make any request; a future of the result as objects.
+        """
+    def retry(self, /, timeout: SupportsFloat | SupportsIndex | None = None) -> Any:
+        """
+        Start the next attempt now unless the server is there; the state once it is over, but at the latest
+        after `timeout` seconds (the entry's `startupWait` by default); a future.
         """
     @property
     def server_info(self, /) -> tuple[str, str] | None:
@@ -790,6 +796,11 @@ def check_server(name: str, config: Any) -> tuple[bool, list[str]]:
 def current_call() -> CurrentCall | None:
     """
     The call inside which the current code runs, or `None` outside of calls.
+    """
+
+def default_shelf() -> Path | None:
+    """
+    Where what servers offer is kept by default; `None` if there is no such place.
     """
 
 def find_files_tool(

@@ -113,9 +113,8 @@ impl Shelf {
     /// caches. `None` if there is no such place.
     #[must_use]
     pub fn default_folder() -> Option<PathBuf> {
-        let named = |variable: &str| {
-            std::env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute())
-        };
+        let named =
+            |variable: &str| std::env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute());
         if let Some(folder) = named("NBTOOLS_CACHE_DIR") {
             return Some(folder.join("catalogues"));
         }
@@ -171,13 +170,7 @@ impl Shelf {
         }
     }
 
-    fn try_store(
-        &self,
-        server: &str,
-        config: &ServerConfig,
-        about: &About,
-        offer: &Offer,
-    ) -> io::Result<()> {
+    fn try_store(&self, server: &str, config: &ServerConfig, about: &About, offer: &Offer) -> io::Result<()> {
         static SWEPT: AtomicBool = AtomicBool::new(false);
         let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let name = self.name(server, config)?;

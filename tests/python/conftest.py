@@ -42,6 +42,12 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         raise pytest.UsageError(f"no reference interpreter at {_reference()}: run `make test`")
 
 
+@pytest.fixture(autouse=True)
+def _own_cache(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """No test knows what servers offered to another, or to the user."""
+    monkeypatch.setenv("NBTOOLS_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+
+
 @pytest.fixture(scope="session")
 def reference_python() -> Path:
     """The interpreter that has nanobot-ai, the implementation to compare with."""

@@ -1,7 +1,7 @@
 """The functions with which nanobot-ai 0.3.0 keeps the MCP servers of an agent.
 
-A ``state`` is the agent, or anything with ``_mcp_servers`` (name -> entry), ``_mcp_stacks`` (name -> connection),
-``_mcp_connecting`` and, once it ends, ``_mcp_closing``; or it is an :class:`MCPProvider`.
+A ``state`` is the agent, or anything with ``_mcp_servers`` (name -> entry), ``_mcp_stacks`` (name ->
+connection), ``_mcp_connecting`` and, once it ends, ``_mcp_closing``; or it is an :class:`MCPProvider`.
 """
 
 from __future__ import annotations
@@ -96,19 +96,20 @@ async def connect_missing_servers(state: Any, registry: ToolRegistry) -> None:
     Ends as :meth:`MCPProvider.connect` does. What goes wrong is logged, never raised.
     """
     if isinstance(state, MCPProvider):
-        return await state.connect()
+        await state.connect()
+        return
     if getattr(state, "_mcp_closing", False) or state._mcp_connecting:
-        return None
+        return
     missing = {name: entry for name, entry in state._mcp_servers.items() if name not in state._mcp_stacks}
     if not missing:
-        return None
+        return
     state._mcp_connecting = True
     try:
         fleet = _fleet(state, registry)
         connected = await fleet.connect(missing)
         if getattr(state, "_mcp_closing", False):
             await fleet.aclose()
-            return None
+            return
         state._mcp_stacks.update(connected)
         if connected:
             _log.info("MCP connected servers: %s", sorted(connected))
@@ -164,7 +165,8 @@ async def reload_servers(
 async def close_mcp_servers(state: Any) -> None:
     """Close all servers of ``state``, for ever."""
     if isinstance(state, MCPProvider):
-        return await state.aclose()
+        await state.aclose()
+        return
     state._mcp_closing = True
     stacks = dict(state._mcp_stacks)
     state._mcp_stacks.clear()

@@ -39,8 +39,8 @@ class MCPProvider:
     """Keeps the MCP servers of a configuration connected, and their tools registered.
 
     May be used from any task of any loop and from several threads. Names, results and texts are those of
-    nanobot-ai 0.3.5; unlike there, servers heal by themselves, connect at the same time, and are never waited for
-    on behalf of another. As a context manager it connects at the start and closes at the end.
+    nanobot-ai 0.3.5; unlike there, servers heal by themselves, connect at the same time, and are never waited
+    for on behalf of another. As a context manager it connects at the start and closes at the end.
 
     Args:
         servers: Name -> entry, as in :func:`connect_mcp_servers`.
@@ -48,12 +48,12 @@ class MCPProvider:
         server_loader: Gives the servers for :meth:`reload`. By default they are read from nanobot's
             configuration where nanobot is installed; without it they stay what they are.
         callbacks: What the host does for the servers.
-        cache_dir: The folder where what servers offer is kept, so that their tools are there before the servers
-            are; by default in the user's folder for caches (``NBTOOLS_CACHE_DIR`` says otherwise). ``None``
-            keeps nothing.
-        on_state_change: Called with a server's name, its new state (as in :attr:`MCPConnection.state`) and why
-            it is not well, or ``None``; on the loop on which the server was opened. A coroutine is awaited in a
-            task of its own. What it raises is logged.
+        cache_dir: The folder where what servers offer is kept, so that their tools are there before the
+            servers are; by default in the user's folder for caches (``NBTOOLS_CACHE_DIR`` says otherwise).
+            ``None`` keeps nothing.
+        on_state_change: Called with a server's name, its new state (as in :attr:`MCPConnection.state`) and
+            why it is not well, or ``None``; on the loop on which the server was opened. A coroutine is
+            awaited in a task of its own. What it raises is logged.
     """
 
     def __init__(
@@ -70,10 +70,14 @@ class MCPProvider:
         self._server_loader = server_loader
         self._on_state_change = on_state_change
         self._tasks: set[asyncio.Future[object]] = set()
+        if cache_dir == "default":
+            shelf = _native.default_shelf()
+        else:
+            shelf = None if cache_dir is None else Path(cache_dir)
         self._fleet = Fleet(
             registry,
             callbacks=callbacks,
-            shelf=_native.default_shelf() if cache_dir == "default" else cache_dir and Path(cache_dir),
+            shelf=shelf,
             on_state=self._state_changed if on_state_change is not None else None,
         )
 
@@ -152,8 +156,8 @@ class MCPProvider:
     async def connect(self) -> None:
         """Connect the servers that are not connected.
 
-        Ends when each is there or has failed, at the latest after its ``startupWait``; those that take longer go
-        on in the background, as do those that failed. What goes wrong is logged, never raised.
+        Ends when each is there or has failed, at the latest after its ``startupWait``; those that take longer
+        go on in the background, as do those that failed. What goes wrong is logged, never raised.
         """
         if self._fleet.closing:
             return
@@ -171,14 +175,14 @@ class MCPProvider:
         """Make the servers those of the current configuration.
 
         Servers that are gone from it are closed, new ones opened, and changed ones changed: in place if they
-        need no restart (time limits, allow-lists and the like), otherwise they are opened anew; calls that run
-        end over the old connection. Servers that are not there get another try. It takes 4 s at most: what
-        takes longer goes on in the background.
+        need no restart (time limits, allow-lists and the like), otherwise they are opened anew; calls that
+        run end over the old connection. Servers that are not there get another try. It takes 4 s at most:
+        what takes longer goes on in the background.
 
         Returns:
             ``ok``, ``message``, ``added``, ``changed``, ``removed``, ``retried``, ``connected``,
-            ``configured``, ``failed`` (sorted names), ``tools_removed`` (how many) and ``requires_restart``, as
-            in nanobot-ai 0.3.5; besides ``pending``: names of servers that are still connecting.
+            ``configured``, ``failed`` (sorted names), ``tools_removed`` (how many) and ``requires_restart``,
+            as in nanobot-ai 0.3.5; besides ``pending``: names of servers that are still connecting.
         """
         if self._fleet.closing:
             return dict(CLOSING)

@@ -68,11 +68,8 @@ fn in_lines(tool: &RawTool) -> String {
 fn escape(text: &str) -> String {
     text.chars()
         .flat_map(|c| {
-            let shown: Box<dyn Iterator<Item = char>> = if c.is_control() {
-                Box::new(c.escape_default())
-            } else {
-                Box::new(std::iter::once(c))
-            };
+            let shown: Box<dyn Iterator<Item = char>> =
+                if c.is_control() { Box::new(c.escape_default()) } else { Box::new(std::iter::once(c)) };
             shown
         })
         .collect()
