@@ -86,7 +86,8 @@ async def test_servers_connect_at_once_and_a_bad_one_costs_only_itself(tmp_path:
         }  # fmt: skip
         assert await registry.execute("mcp_other_echo", {"text": "x"}) == "x"
         status = made.status()
-        assert status["good"]["state"] == "ready" and status["good"]["tools"] == 4
+        assert status["good"]["state"] == "ready"
+        assert status["good"]["tools"] == 4
         assert status["off"]["state"] == "disabled"
         assert "no-such-program" in status["missing"]["failure"]
         assert "NO_SUCH_VARIABLE_HERE" in status["unset"]["failure"]
@@ -136,7 +137,8 @@ async def test_reload_removes_adds_and_changes_and_leaves_the_rest_alone() -> No
         kept = registry.get("mcp_stays_echo")
         result = await made.reload()
         assert result.keys() - {"pending"} == REFERENCE_KEYS
-        assert result["ok"] and result["message"] == "MCP config reloaded without restarting nanobot."
+        assert result["ok"]
+        assert result["message"] == "MCP config reloaded without restarting nanobot."
         assert (result["added"], result["removed"]) == (["comes"], ["goes"])
         assert (result["changed"], result["retried"], result["failed"]) == (["moves", "narrows"], [], [])
         assert result["connected"] == result["configured"] == ["comes", "moves", "narrows", "stays"]
@@ -145,11 +147,13 @@ async def test_reload_removes_adds_and_changes_and_leaves_the_rest_alone() -> No
         assert made.connection("narrows").pid == pids["narrows"], "this needs no restart"
         assert made.connection("moves").pid != pids["moves"]
         names = set(registry.tool_names)
-        assert "mcp_goes_echo" not in names and "mcp_comes_echo" in names
+        assert "mcp_goes_echo" not in names
+        assert "mcp_comes_echo" in names
         assert {name for name in names if name.startswith("mcp_narrows")} == {"mcp_narrows_echo"}
         assert await registry.execute("mcp_moves_echo", {"text": "x"}) == "x"
         again = await made.reload()
-        assert again["message"] == "MCP config is already live." and again["ok"]
+        assert again["message"] == "MCP config is already live."
+        assert again["ok"]
 
 
 async def test_running_calls_survive_a_reload_that_restarts_their_server() -> None:
@@ -159,7 +163,8 @@ async def test_running_calls_survive_a_reload_that_restarts_their_server() -> No
         running = asyncio.create_task(registry.execute("mcp_s_sleep", {"seconds": 1}))
         await asyncio.sleep(0.2)
         result = await made.reload()
-        assert result["changed"] == ["s"] and not running.done()
+        assert result["changed"] == ["s"]
+        assert not running.done()
         assert await registry.execute("mcp_s_echo", {"text": "new"}) == "new"
         assert not is_tool_error_result(await running)
 
@@ -169,7 +174,8 @@ async def test_a_faulty_entry_in_a_reload_costs_only_itself() -> None:
     async with provider({"good": echo(), "bad": echo()}, lambda: after) as (made, registry):
         await made.connect()
         result = await made.reload()
-        assert not result["ok"] and result["failed"] == ["bad", "worse"]
+        assert not result["ok"]
+        assert result["failed"] == ["bad", "worse"]
         expected = "MCP config reloaded, but some servers did not connect: bad, worse"
         assert result["message"] == expected
         assert {name.split("_")[1] for name in registry.tool_names} == {"good"}
@@ -200,7 +206,8 @@ async def test_nothing_waits_behind_a_handshake_that_hangs(tmp_path: Path) -> No
         begun = time.monotonic()
         result = await made.reload()
         assert time.monotonic() - begun < 8
-        assert result["added"] == ["new"] and result["pending"] == ["hung"]
+        assert result["added"] == ["new"]
+        assert result["pending"] == ["hung"]
         assert await registry.execute("mcp_new_echo", {"text": "x"}) == "x"
         begun = time.monotonic()
         await made.aclose()
@@ -214,7 +221,8 @@ async def test_after_closing_nothing_is_connected_any_more() -> None:
         await made.connect()
         await made.aclose()
         await made.connect()
-        assert registry.tool_names == [] and made.connected_server_names == set()
+        assert registry.tool_names == []
+        assert made.connected_server_names == set()
         assert await made.reload() == {
             "ok": False,
             "message": "MCP connections are shutting down.",
@@ -240,7 +248,8 @@ async def test_changes_of_state_are_told_and_a_callback_that_fails_is_logged(
         await eventually(lambda: made.connection("s").pid not in (None, pid))
         await eventually(lambda: len(told) >= 4)
     states = [state for _, state in told]
-    assert states[:2] == ["connecting", "ready"] and states[-1] in ("ready", "closed")
+    assert states[:2] == ["connecting", "ready"]
+    assert states[-1] in ("ready", "closed")
     assert "reconnecting" in states
     assert "I cannot take good news" in caplog.text
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -70,7 +69,7 @@ def _fleet(state: Any, registry: ToolRegistry) -> Fleet:
     fleet: Fleet | None = getattr(state, _FLEET, None)
     if fleet is None or fleet.registry is not registry:
         shelf = _native.default_shelf()
-        fleet = Fleet(registry, shelf=shelf, on_state=_Stacks(weakref.ref(state)))
+        fleet = Fleet(registry, shelf=shelf, on_state=_Stacks(state))
         setattr(state, _FLEET, fleet)
     return fleet
 
@@ -78,11 +77,11 @@ def _fleet(state: Any, registry: ToolRegistry) -> Fleet:
 class _Stacks:
     """Keeps ``state._mcp_stacks`` true for servers that join late."""
 
-    def __init__(self, state: Callable[[], Any]) -> None:
+    def __init__(self, state: Any) -> None:
         self._state = state
 
     def __call__(self, name: str, now: str, failure: str | None) -> None:
-        state = self._state()
+        state = self._state
         fleet: Fleet | None = getattr(state, _FLEET, None)
         if fleet is not None and now == "ready" and not getattr(state, "_mcp_closing", False):
             one = fleet.get(name)
