@@ -43,5 +43,5 @@ pub use server::Server;
 pub use session::List;
 pub use shelf::{Shelf, ShelfEntry};
 pub use state::ConnectionState;
-pub use transport::{Held, burst, hold};
+pub use transport::{Held, burst, forked, hold};
 pub use wrap::{Capability, McpTool};

@@ -43,7 +43,7 @@ mod _native {
         executor::NativeExecutor,
         job::Job,
         log::flush_logs,
-        mcp::{Answer, NativeConnection, check_server, default_shelf, open_server},
+        mcp::{Answer, NativeConnection, check_server, default_shelf, forked, open_server},
         mcp_render::{MCPRenderer, mcp_name},
         native::{NativeTool, find_files_tool, grep_tool},
         outcome::ToolOutcome,

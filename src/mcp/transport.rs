@@ -20,8 +20,17 @@ pub(super) mod stdio;
 pub(super) mod streamable_http;
 #[cfg(test)]
 mod testing;
+#[cfg(unix)]
+mod watchdog;
 
 pub use outbox::{Held, burst, hold};
+
+/// To be called in a process that was forked from one that has servers: it lets go of what the parent's
+/// servers depend on.
+pub fn forked() {
+    #[cfg(unix)]
+    watchdog::forget();
+}
 
 /// What a transport is told of a message beside its bytes.
 #[derive(Debug, Clone)]

@@ -345,6 +345,12 @@ pub(crate) fn check_server(name: &str, config: &Bound<'_, PyAny>) -> PyResult<(b
     Ok((config.disabled, config.warnings.clone()))
 }
 
+/// In a forked process: let go of what the parent's servers depend on.
+#[pyfunction]
+pub(crate) fn forked() {
+    crate::mcp::forked();
+}
+
 /// Where what servers offer is kept by default; `None` if there is no such place.
 #[pyfunction]
 pub(crate) fn default_shelf() -> Option<PathBuf> {

@@ -6,13 +6,14 @@ import asyncio
 import atexit
 import inspect
 import logging
+import os
 import threading
 import weakref
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from .._native import NativeConnection, NativeTool
+from .._native import NativeConnection, NativeTool, forked
 from ..base import Tool
 from ..registry import ToolRegistry
 from ._entry import plain_entry
@@ -457,6 +458,10 @@ class _Reports:
 
     def _log_failure(self) -> None:
         _log.warning("MCP server %r: the callback for progress failed", self._server, exc_info=True)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=forked)
 
 
 @atexit.register

@@ -16,7 +16,13 @@ use tokio::{
 };
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
+#[cfg(unix)]
+use super::watchdog::Watched;
 use crate::mcp::config::ServerConfig;
+
+/// The job object does it here.
+#[cfg(not(unix))]
+enum Watched {}
 
 /// What a server may see of the host's environment without its entry saying so.
 #[cfg(not(windows))]
@@ -92,12 +98,16 @@ impl Process {
         let stdout = group.child.stdout().take().ok_or_else(missing)?;
         let errors = group.child.stderr().take().ok_or_else(missing)?;
         let pid = group.child.id().ok_or_else(|| io::Error::other("the child has no id"))?;
+        #[cfg(unix)]
+        let watched = Some(super::watchdog::watch(pid));
+        #[cfg(not(unix))]
+        let watched = None;
 
         let stderr = Arc::new(Mutex::new(VecDeque::with_capacity(1024)));
         let drain = AbortOnDropHandle::new(crate::spawn(drain(errors, Arc::clone(&stderr))));
         let (tell, exit) = watch::channel(None);
         let (terminate, kill) = (CancellationToken::new(), CancellationToken::new());
-        crate::spawn(warden(pid, group, drain, tell, terminate.clone(), kill.clone()));
+        crate::spawn(warden(pid, group, watched, drain, tell, terminate.clone(), kill.clone()));
         Ok((Self { pid, stderr, exit, terminate, kill }, Pipes { stdin, stdout }))
     }
 
@@ -201,64 +211,15 @@ impl Drop for Group {
     }
 }
 
-/// A shell that kills the group when this process dies without having been able to: killed, or
-/// crashed. It waits on a pipe that only this process holds.
-#[cfg(unix)]
-struct Guardian(Option<tokio::process::Child>);
-
-#[cfg(unix)]
-impl Guardian {
-    fn of(group: u32) -> Self {
-        let mut shell = Command::new("/bin/sh");
-        shell
-            .args(["-c", "read -r _ || kill -s KILL -- \"-$1\"", "nanobot-tools-guardian"])
-            .arg(group.to_string())
-            .env_clear()
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .current_dir("/")
-            // Not reached by what is meant for this process's group, such as Ctrl-C.
-            .process_group(0)
-            .kill_on_drop(true);
-        let shell = shell.spawn();
-        if let Err(error) = &shell {
-            tracing::debug!(%error, "no guardian: servers may survive if this process is killed");
-        }
-        Self(shell.ok())
-    }
-
-    async fn dismiss(self) {
-        if let Some(mut shell) = self.0 {
-            // Killed rather than told: the end of its input would mean the opposite.
-            let _ = shell.kill().await;
-        }
-    }
-}
-
-/// The job object does it here.
-#[cfg(not(unix))]
-struct Guardian;
-
-#[cfg(not(unix))]
-impl Guardian {
-    const fn of(_group: u32) -> Self {
-        Self
-    }
-
-    async fn dismiss(self) {}
-}
-
 async fn warden(
     pid: u32,
     mut group: Group,
+    watched: Option<Watched>,
     drain: AbortOnDropHandle<()>,
     tell: watch::Sender<Option<Exit>>,
     terminate: CancellationToken,
     kill: CancellationToken,
 ) {
-    // Here rather than in `start`, so that the handshake does not wait for it.
-    let guardian = Guardian::of(pid);
     let mut asked = false;
     let mut killed = false;
     let status = loop {
@@ -281,7 +242,7 @@ async fn warden(
     group.kill();
     gone(pid, &mut group).await;
     group.reaped = true;
-    guardian.dismiss().await;
+    drop(watched);
     let _ = tokio::time::timeout(STDERR_DRAIN, drain).await;
     let status = match status {
         Ok(status) => status.to_string(),
