@@ -75,7 +75,9 @@ class Relay:
         try:
             if self.mode[0].isdigit():
                 await reader.read(65536)
-                writer.write(f"HTTP/1.1 {self.mode}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n".encode())
+                writer.write(
+                    f"HTTP/1.1 {self.mode}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n".encode()
+                )
                 await writer.drain()
                 return
             there, back = await asyncio.open_connection("127.0.0.1", self.target)
