@@ -1,4 +1,4 @@
-"""What faults happen to: a server over one transport, and over HTTP a relay in between that can be told to fail."""
+"""What faults happen to: a server over one transport, and over HTTP a relay that can be told to fail."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class Relay:
 
     async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await reader.read(65536):
-            while self.mode == "stall" and not writer.is_closing():
+            while self.mode == "stall" and not writer.is_closing():  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
             if self.mode == "reset":
                 self.cut(reset=True)
