@@ -144,7 +144,7 @@ impl Server {
         let state = if disabled { ConnectionState::Disabled } else { ConnectionState::Recipe };
         let mut status = Status::new(state);
         let kept = match &shelf {
-            Some(shelf) if !disabled && config.lazy != Lazy::No => shelf.load(&name, &config),
+            Some(shelf) if !disabled && config.lazy != Lazy::No => shelf.load(&name, &config, delegate.offered()),
             _ => None,
         };
         let link = Link::new(Arc::clone(&name));
@@ -486,9 +486,9 @@ impl Shared {
         let Some(shelf) = self.shelf.clone() else { return };
         let about = self.about.read().clone();
         let Some(about) = about else { return };
-        let offering = Arc::clone(&self.offering);
+        let (offering, offered) = (Arc::clone(&self.offering), self.delegate.offered());
         crate::spawn_blocking(move || {
-            shelf.store(offering.server(), &offering.config(), &about, &offering.offer());
+            shelf.store(offering.server(), &offering.config(), offered, &about, &offering.offer());
         });
     }
 
