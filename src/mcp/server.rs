@@ -144,7 +144,9 @@ impl Server {
         let state = if disabled { ConnectionState::Disabled } else { ConnectionState::Recipe };
         let mut status = Status::new(state);
         let kept = match &shelf {
-            Some(shelf) if !disabled && config.lazy != Lazy::No => shelf.load(&name, &config, delegate.offered()),
+            Some(shelf) if !disabled && config.lazy != Lazy::No => {
+                shelf.load(&name, &config, delegate.offered())
+            }
             _ => None,
         };
         let link = Link::new(Arc::clone(&name));

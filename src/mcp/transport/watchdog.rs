@@ -33,8 +33,7 @@ sleep 1
 for group in $groups; do kill -s KILL -- "-$group"; done
 "#;
 
-static WATCHDOG: Mutex<Watchdog> =
-    Mutex::new(Watchdog { groups: BTreeSet::new(), pipe: None, number: 0 });
+static WATCHDOG: Mutex<Watchdog> = Mutex::new(Watchdog { groups: BTreeSet::new(), pipe: None, number: 0 });
 
 struct Watchdog {
     groups: BTreeSet<u32>,
