@@ -184,6 +184,11 @@ impl Connection {
         self.leash.as_ref().map(|leash| leash.0.stderr_tail()).unwrap_or_default()
     }
 
+    /// All that is remembered of what the server wrote to stderr: its last 64 KiB.
+    pub fn stderr(&self) -> String {
+        self.leash.as_ref().map(|leash| leash.0.stderr(usize::MAX)).unwrap_or_default()
+    }
+
     /// Call a tool by its raw name; the result is the JSON that the server sent.
     ///
     /// The call keeps the tool's limit and the context's deadline. Dropping the future cancels it.

@@ -172,6 +172,12 @@ impl NativeConnection {
         self.latest(Connection::stderr_tail).unwrap_or_default()
     }
 
+    /// The last 64 KiB that the server wrote to stderr.
+    #[getter]
+    fn stderr(&self) -> String {
+        self.latest(Connection::stderr).unwrap_or_default()
+    }
+
     /// Rename the tools whose names are taken; a line for each.
     fn claim_names(&self, taken: HashSet<String>) -> Vec<String> {
         let mut taken = taken;

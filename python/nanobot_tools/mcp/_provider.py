@@ -146,12 +146,13 @@ class MCPProvider:
         return one
 
     def stderr(self, name: str) -> str:
-        """The last lines that the server wrote to stderr.
+        """The last 64 KiB that the server wrote to stderr; empty for one that was never reached.
 
         Raises:
             KeyError: As :meth:`connection`.
         """
-        return self.connection(name).stderr_tail
+        text: str = self.connection(name)._native.stderr
+        return text
 
     async def connect(self) -> None:
         """Connect the servers that are not connected.

@@ -254,7 +254,7 @@ impl Keeper {
         if self.told.as_ref() == Some(&text) {
             tracing::debug!(server, delay = seconds(delay), "still not connected: {text}");
         } else {
-            tracing::warn!(server, "{text}; it is tried again in {}s", seconds(delay));
+            tracing::warn!(server, "{text}; it is tried again in {:.1}s", delay.as_secs_f64());
         }
         let prefix = format!("MCP server '{server}': ");
         shared.link().wait(text.strip_prefix(&prefix).unwrap_or(&text), next);

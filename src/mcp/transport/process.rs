@@ -26,7 +26,7 @@ enum Watched {}
 
 /// What a server may see of the host's environment without its entry saying so.
 #[cfg(not(windows))]
-const INHERITED: [&str; 6] = ["HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER"];
+const INHERITED: [&str; 8] = ["HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "USER"];
 #[cfg(windows)]
 const INHERITED: [&str; 13] = [
     "APPDATA",
@@ -44,8 +44,35 @@ const INHERITED: [&str; 13] = [
     "USERPROFILE",
 ];
 
+/// What a server cannot do without where it matters: ways out of the network, who is trusted there, where
+/// its files belong, language and time zone. In these and, for proxies, in lower case.
+const NEEDED: [&str; 13] = [
+    "ALL_PROXY",
+    "CURL_CA_BUNDLE",
+    "FTP_PROXY",
+    "HTTPS_PROXY",
+    "HTTP_PROXY",
+    "NODE_EXTRA_CA_CERTS",
+    "NO_PROXY",
+    "REQUESTS_CA_BUNDLE",
+    "SSL_CERT_DIR",
+    "SSL_CERT_FILE",
+    "TZ",
+    "UV_NATIVE_TLS",
+    "PIP_CERT",
+];
+
+/// Whether a server sees this variable of the host's.
+fn is_inherited(name: &str) -> bool {
+    INHERITED.contains(&name)
+        || NEEDED.contains(&name)
+        || name.starts_with("XDG_")
+        || name.starts_with("LC_")
+        || (name.ends_with("_proxy") && NEEDED.contains(&name.to_ascii_uppercase().as_str()))
+}
+
 /// How much of stderr is remembered.
-const STDERR_RING: usize = 8 << 10;
+const STDERR_RING: usize = 64 << 10;
 /// How much of it errors show.
 const STDERR_SHOWN: usize = 2 << 10;
 /// How long stderr may take to drain once the group is dead; only a process that left the group
@@ -103,7 +130,7 @@ impl Process {
         #[cfg(not(unix))]
         let watched = None;
 
-        let stderr = Arc::new(Mutex::new(VecDeque::with_capacity(1024)));
+        let stderr = Arc::new(Mutex::new(VecDeque::new()));
         let drain = AbortOnDropHandle::new(crate::spawn(drain(errors, Arc::clone(&stderr))));
         let (tell, exit) = watch::channel(None);
         let (terminate, kill) = (CancellationToken::new(), CancellationToken::new());
@@ -138,10 +165,15 @@ impl Process {
 
     /// The last lines of stderr, for errors; empty if there is nothing.
     pub(in crate::mcp) fn stderr_tail(&self) -> String {
+        self.stderr(STDERR_SHOWN)
+    }
+
+    /// The end of stderr, as far as it is remembered.
+    pub(in crate::mcp) fn stderr(&self, most: usize) -> String {
         let bytes: Vec<u8> = self.stderr.lock().iter().copied().collect();
         let text = String::from_utf8_lossy(&bytes);
         let text = text.trim();
-        let mut start = text.len().saturating_sub(STDERR_SHOWN);
+        let mut start = text.len().saturating_sub(most);
         while !text.is_char_boundary(start) {
             start += 1;
         }
@@ -175,9 +207,9 @@ fn command(config: &ServerConfig) -> Command {
     let (program, args) = program(config);
     let mut command = Command::new(program);
     command.args(args).env_clear();
-    for name in INHERITED {
+    for (name, value) in std::env::vars_os() {
         // Exported shell functions are code, not settings.
-        if let Some(value) = std::env::var_os(name).filter(|v| !v.to_string_lossy().starts_with("()")) {
+        if name.to_str().is_some_and(is_inherited) && !value.to_string_lossy().starts_with("()") {
             command.env(name, value);
         }
     }
