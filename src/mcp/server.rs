@@ -485,12 +485,12 @@ impl Shared {
 
     /// Keep what the server offers for the next start, in the background.
     fn keep(&self) {
-        let Some(shelf) = self.shelf.clone() else { return };
+        let Some(cache) = self.shelf.clone() else { return };
         let about = self.about.read().clone();
         let Some(about) = about else { return };
         let (offering, offered) = (Arc::clone(&self.offering), self.delegate.offered());
         crate::spawn_blocking(move || {
-            shelf.store(offering.server(), &offering.config(), offered, &about, &offering.offer());
+            cache.store(offering.server(), &offering.config(), offered, &about, &offering.offer());
         });
     }
 
