@@ -144,7 +144,9 @@ impl Server {
         let state = if disabled { ConnectionState::Disabled } else { ConnectionState::Recipe };
         let mut status = Status::new(state);
         let kept = match &shelf {
-            Some(shelf) if !disabled && config.lazy != Lazy::No => shelf.load(&name, &config),
+            Some(shelf) if !disabled && config.lazy != Lazy::No => {
+                shelf.load(&name, &config, delegate.offered())
+            }
             _ => None,
         };
         let link = Link::new(Arc::clone(&name));
@@ -483,12 +485,12 @@ impl Shared {
 
     /// Keep what the server offers for the next start, in the background.
     fn keep(&self) {
-        let Some(place) = self.shelf.clone() else { return };
+        let Some(cache) = self.shelf.clone() else { return };
         let about = self.about.read().clone();
         let Some(about) = about else { return };
-        let offering = Arc::clone(&self.offering);
+        let (offering, offered) = (Arc::clone(&self.offering), self.delegate.offered());
         crate::spawn_blocking(move || {
-            place.store(offering.server(), &offering.config(), &about, &offering.offer());
+            cache.store(offering.server(), &offering.config(), offered, &about, &offering.offer());
         });
     }
 

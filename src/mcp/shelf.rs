@@ -1,44 +1,50 @@
 //! What servers offered when they were last there, kept in a folder.
 //!
 //! With it a server's tools are offered before the server runs. A catalogue is found by what decides what
-//! a server offers and who we are to it: how it is reached, its arguments, environment, address and
-//! headers. These go into the name of its file as a keyed hash, and nowhere else: the folder holds no
-//! secret that its key does not protect. Files are written whole or not at all, so that several
-//! processes may share the folder. Whatever cannot be read is as good as absent; nothing here is an error to
-//! a user. All of it is blocking file access, and quick.
+//! a server offers and who we are to it: how it is reached, its arguments, directory, environment, address
+//! and headers, and what it may ask us. These go into the name of its file as a keyed hash, and nowhere
+//! else: the folder holds no secret that its key does not protect. Files are written whole or not at all,
+//! so that several processes may share the folder, and so may anybody's other files: only what has the name
+//! and the beginning of a catalogue is ever removed. Whatever cannot be read is as good as absent; nothing
+//! here is an error to a user. All of it is blocking file access, and quick.
 
 mod changes;
 mod folder;
 
 use std::{
+    borrow::Cow,
     io,
-    path::PathBuf,
-    sync::atomic::{AtomicBool, Ordering},
-    time::{Duration, SystemTime},
+    path::{Path, PathBuf},
+    time::{Duration, Instant, SystemTime},
 };
 
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use self::folder::Folder;
 use super::{
     catalog::{RawPrompt, RawResource, RawTool},
-    config::ServerConfig,
-    delegate::ListKind,
+    config::{ServerConfig, TransportKind},
+    delegate::{ListKind, Offered},
     session::About,
     wrap::Offer,
 };
 
 pub(super) use self::changes::changes;
 
-/// The first line of a file; another number is another format.
+/// The first line of a file, before its checksum; another number is another format.
 const FORMAT: &str = "nanobot-tools catalogue 1";
+/// How every format begins.
+const MAGIC: &str = "nanobot-tools catalogue ";
 /// A catalogue that was not confirmed for so long is not believed.
 const MAX_AGE: Duration = Duration::from_secs(30 * 24 * 3600);
 /// A larger catalogue is not kept: a server that offers so much may be asked for it.
 const MAX_BYTES: u64 = 8 << 20;
 /// All of them together.
 const MAX_TOTAL: u64 = 64 << 20;
+/// How often a process sweeps a folder, at most.
+const SWEEP: Duration = Duration::from_secs(3600);
 
 /// A folder with the catalogues of servers. Making one touches nothing.
 #[derive(Debug, Clone)]
@@ -63,6 +69,8 @@ pub struct ShelfEntry {
     pub bytes: u64,
     /// When the server last confirmed it.
     pub saved: SystemTime,
+    /// The version of this package that wrote it.
+    pub package: String,
 }
 
 /// What a server offered.
@@ -81,12 +89,13 @@ impl Kept {
     }
 }
 
-/// The content of a file, after its first line.
+/// The content of a file, after its first line. When it was confirmed, the file's time says.
 #[derive(Serialize, Deserialize)]
 struct Body {
     server: String,
-    /// Milliseconds of Unix time.
-    saved: u64,
+    /// The version of this package that wrote it. Any is believed: what it would read differently, the
+    /// server puts right when it answers.
+    package: String,
     about: About,
     tools: Vec<RawTool>,
     resources: Vec<RawResource>,
@@ -132,26 +141,27 @@ impl Shelf {
         Some(caches.join("nanobot-tools").join("catalogues"))
     }
 
-    /// What the server of this entry offered, if that is known and may be believed.
-    pub(super) fn load(&self, server: &str, config: &ServerConfig) -> Option<Kept> {
-        let name = self.name(server, config).ok()?;
-        let text = match self.folder.read(&name, self.max_bytes) {
-            Ok(text) => text,
+    /// What the server of this entry offered to a host that offers this, if that is known and may be
+    /// believed. Nothing is written.
+    pub(super) fn load(&self, server: &str, config: &ServerConfig, offered: Offered) -> Option<Kept> {
+        match self.try_load(server, config, offered) {
+            Ok(kept) => kept,
             Err(error) => {
                 if error.kind() != io::ErrorKind::NotFound {
                     tracing::debug!(server, %error, "its catalogue cannot be read");
                 }
-                return None;
+                None
             }
-        };
-        let Some(body) = parse(&text) else {
-            tracing::debug!(server, "its catalogue is damaged; it is ignored");
-            return None;
-        };
-        let saved = SystemTime::UNIX_EPOCH.checked_add(Duration::from_millis(body.saved))?;
+        }
+    }
+
+    fn try_load(&self, server: &str, config: &ServerConfig, offered: Offered) -> io::Result<Option<Kept>> {
+        let name = name(&self.folder.salt()?, server, config, offered)?;
+        let (text, saved) = self.folder.read(&name, self.max_bytes)?;
+        let body = parse(&text).ok_or_else(|| io::Error::other("it is damaged"))?;
         // One from the future was written under another clock.
         let believed = body.server == server && saved.elapsed().is_ok_and(|age| age <= self.max_age);
-        believed.then(|| Kept {
+        Ok(believed.then(|| Kept {
             about: body.about,
             offer: Offer {
                 tools: body.tools,
@@ -160,40 +170,58 @@ impl Shelf {
                 fresh: body.fresh.into_iter().map(|(k, ms)| (k, Duration::from_millis(ms))).collect(),
             },
             saved,
-        })
+        }))
     }
 
-    /// Keep what the server of this entry offers.
-    pub(super) fn store(&self, server: &str, config: &ServerConfig, about: &About, offer: &Offer) {
-        if let Err(error) = self.try_store(server, config, about, offer) {
+    /// Keep what the server of this entry offers to a host that offers this.
+    pub(super) fn store(
+        &self,
+        server: &str,
+        config: &ServerConfig,
+        offered: Offered,
+        about: &About,
+        offer: &Offer,
+    ) {
+        if let Err(error) = self.try_store(server, config, offered, about, offer) {
             tracing::debug!(server, %error, "its catalogue is not kept");
         }
     }
 
-    fn try_store(&self, server: &str, config: &ServerConfig, about: &About, offer: &Offer) -> io::Result<()> {
-        static SWEPT: AtomicBool = AtomicBool::new(false);
+    fn try_store(
+        &self,
+        server: &str,
+        config: &ServerConfig,
+        offered: Offered,
+        about: &About,
+        offer: &Offer,
+    ) -> io::Result<()> {
+        let name = name(&self.folder.salt_or_new()?, server, config, offered)?;
         let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-        let name = self.name(server, config)?;
+        let mut fresh: Vec<_> = offer.fresh.iter().map(|(kind, time)| (*kind, millis(*time))).collect();
+        // So that the same content is the same text.
+        fresh.sort_by_key(|(kind, _)| kind.as_str());
         let body = Body {
             server: server.to_owned(),
-            saved: millis(SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()),
+            package: env!("CARGO_PKG_VERSION").to_owned(),
             about: about.clone(),
             tools: offer.tools.clone(),
             resources: offer.resources.clone(),
             prompts: offer.prompts.clone(),
-            fresh: offer.fresh.iter().map(|(kind, time)| (*kind, millis(*time))).collect(),
+            fresh,
         };
         let body = serde_json::to_string(&body)?;
         let text = format!("{FORMAT} {}\n{body}", hex(&Sha256::digest(&body)));
         if text.len() as u64 > self.max_bytes {
             return Err(io::Error::other(format!("it is larger than {} bytes", self.max_bytes)));
         }
-        // What cannot be read back (it is too deep, say) would only be in the way.
-        if parse(&text).is_none() {
-            return Err(io::Error::other("it could not be read back"));
+        if !self.folder.confirm(&name, &text) {
+            // What cannot be read back (it is too deep, say) would only be in the way.
+            if parse(&text).is_none() {
+                return Err(io::Error::other("it could not be read back"));
+            }
+            self.folder.write(&name, text.as_bytes())?;
         }
-        self.folder.write(&name, text.as_bytes())?;
-        if !SWEPT.swap(true, Ordering::Relaxed) {
+        if is_due(self.folder.path()) {
             self.sweep()?;
         }
         Ok(())
@@ -222,52 +250,78 @@ impl Shelf {
     pub fn entries(&self) -> io::Result<Vec<ShelfEntry>> {
         let files = self.folder.files()?;
         let read = |file: folder::File| {
-            let body = parse(&self.folder.read(&file.name, self.max_bytes).ok()?)?;
+            let (text, saved) = self.folder.read(&file.name, self.max_bytes).ok()?;
+            let body = parse(&text)?;
             Some(ShelfEntry {
                 server: body.server,
                 server_info: (body.about.name, body.about.version),
                 tools: body.tools.len(),
                 bytes: file.bytes,
-                saved: SystemTime::UNIX_EPOCH.checked_add(Duration::from_millis(body.saved))?,
+                saved,
+                package: body.package,
             })
         };
         Ok(files.into_iter().filter_map(read).collect())
     }
+}
 
-    /// The name of the file for a server of this entry.
-    fn name(&self, server: &str, config: &ServerConfig) -> io::Result<String> {
-        let mut hash = Sha256::new();
-        hash.update(self.folder.salt()?);
-        let mut part = |text: &str| {
-            // With its length, so that no two entries run together.
-            hash.update((text.len() as u64).to_le_bytes());
-            hash.update(text);
+/// The name of the file for a server of this entry, and a host that offers this.
+fn name(salt: &[u8], server: &str, config: &ServerConfig, offered: Offered) -> io::Result<String> {
+    let mut hash = Sha256::new();
+    hash.update(salt);
+    let mut part = |bytes: &[u8]| {
+        // With its length, so that no two entries run together.
+        hash.update((bytes.len() as u64).to_le_bytes());
+        hash.update(bytes);
+    };
+    part(server.as_bytes());
+    part(config.transport.as_str().as_bytes());
+    part(config.command.as_bytes());
+    part(&config.args.len().to_le_bytes());
+    config.args.iter().for_each(|argument| part(argument.as_bytes()));
+    if config.transport == TransportKind::Stdio {
+        // What `python server.py` is depends on where it is started.
+        let directory = match &config.cwd {
+            Some(cwd) if cwd.is_absolute() => Cow::Borrowed(cwd),
+            Some(cwd) => Cow::Owned(std::env::current_dir()?.join(cwd)),
+            None => Cow::Owned(std::env::current_dir()?),
         };
-        part(server);
-        part(config.transport.as_str());
-        part(&config.command);
-        part(&config.args.len().to_string());
-        config.args.iter().for_each(|argument| part(argument));
-        part(&config.cwd.as_ref().map(|cwd| cwd.to_string_lossy().into_owned()).unwrap_or_default());
-        part(&config.url);
-        part(config.protocol.as_deref().unwrap_or_default());
-        part(config.auth.as_deref().unwrap_or_default());
-        for map in [&config.env, &config.headers] {
-            part(&map.len().to_string());
-            let mut pairs: Vec<_> = map.iter().collect();
-            pairs.sort();
-            for (name, value) in pairs {
-                part(name);
-                part(value);
-            }
-        }
-        let readable: String = server
-            .chars()
-            .take(40)
-            .map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' })
-            .collect();
-        Ok(format!("{readable}.{}.json", &hex(&hash.finalize())[..32]))
+        part(directory.as_os_str().as_encoded_bytes());
     }
+    part(config.url.as_bytes());
+    part(config.protocol.as_deref().unwrap_or_default().as_bytes());
+    part(config.auth.as_deref().unwrap_or_default().as_bytes());
+    for map in [&config.env, &config.headers] {
+        part(&map.len().to_le_bytes());
+        let mut pairs: Vec<_> = map.iter().collect();
+        pairs.sort();
+        for (name, value) in pairs {
+            part(name.as_bytes());
+            part(value.as_bytes());
+        }
+    }
+    // Servers have tools that only some hosts are shown.
+    let Offered { sampling, elicitation_form, elicitation_url, roots } = offered;
+    part(&[sampling, elicitation_form, elicitation_url, roots].map(u8::from));
+    let readable: String = server
+        .chars()
+        .take(folder::READABLE)
+        .map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' })
+        .collect();
+    let readable = if readable.is_empty() { "_" } else { &readable };
+    Ok(format!("{readable}.{}{}", &hex(&hash.finalize())[..folder::HASH], folder::EXTENSION))
+}
+
+/// Whether this process should sweep this folder now.
+fn is_due(folder: &Path) -> bool {
+    static SWEPT: Mutex<Vec<(PathBuf, Instant)>> = Mutex::new(Vec::new());
+    let mut swept = SWEPT.lock();
+    swept.retain(|(_, at)| at.elapsed() < SWEEP);
+    if swept.iter().any(|(known, _)| known == folder) {
+        return false;
+    }
+    swept.push((folder.to_owned(), Instant::now()));
+    true
 }
 
 fn parse(text: &str) -> Option<Body> {

@@ -142,15 +142,20 @@ impl Keeper {
         *shared.latest.write() = Some(Arc::clone(&connection));
         *shared.about.write() = Some(Arc::new(connection.about().clone()));
         shared.keep();
-        if shared.status.borrow().cached || self.lost {
-            for change in changes(&before, &shared.offering.offer()) {
-                tracing::warn!(server = connection.name(), "not as it was when it was last there: {change}");
-            }
-        }
+        let after = shared.offering.offer();
         // What calls noticed concerned an earlier connection.
         Hints::take(&link.hints.suspect);
         Hints::take(&link.hints.wanted);
         link.open(connection.peer());
+        if (shared.status.borrow().cached || self.lost) && !Arc::ptr_eq(&before, &after) {
+            // Calls do not wait for this: how long it takes is up to what the server sent.
+            let server = Arc::clone(shared.offering.server());
+            crate::spawn_blocking(move || {
+                for change in changes(&before, &after) {
+                    tracing::warn!(server = &*server, "not as it was when it was last there: {change}");
+                }
+            });
+        }
         if self.lost || self.told.is_some() {
             let attempts = shared.status.borrow().attempts;
             tracing::info!(server = connection.name(), attempts, "connected again");
