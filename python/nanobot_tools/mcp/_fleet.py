@@ -238,6 +238,11 @@ def is_live(one: MCPConnection) -> bool:
     return status["state"] in ("ready", "cached") or (status["cached"] and status["failure"] is None)
 
 
+def is_same(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+    """Whether a server is in both configurations, with the same entry."""
+    return name in before and name in after and signature(before[name]) == signature(after[name])
+
+
 def signature(entry: Any) -> Any:
     """What two entries are compared by."""
     return entry.model_dump(mode="json") if hasattr(entry, "model_dump") else entry

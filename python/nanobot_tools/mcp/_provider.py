@@ -87,9 +87,10 @@ class MCPProvider:
     ) -> MCPProvider:
         """A provider for the servers of nanobot's configuration (``config.tools.mcp_servers``).
 
-        ``more`` goes to the constructor.
+        Those of the agent plugins that are enabled come with them, where nanobot has such. ``more`` goes to
+        the constructor.
         """
-        return cls(config.tools.mcp_servers, registry, server_loader=server_loader, **more)
+        return cls(configured_servers(config), registry, server_loader=server_loader, **more)
 
     @property
     def configured_server_names(self) -> set[str]:
@@ -245,7 +246,19 @@ def load_nanobot_servers() -> dict[str, Any]:
         resolve_config_env_vars,
     )
 
-    return dict(resolve_config_env_vars(load_config()).tools.mcp_servers)
+    return configured_servers(resolve_config_env_vars(load_config()))
+
+
+def configured_servers(config: Any) -> dict[str, Any]:
+    """The servers of a configuration of nanobot, with those of its plugins since it has them (0.3.5)."""
+    servers = dict(config.tools.mcp_servers)
+    if not importlib.util.find_spec("nanobot") or not importlib.util.find_spec("nanobot.agent.plugins"):
+        return servers
+    from nanobot.agent.plugins import (  # type: ignore[import-not-found, unused-ignore]
+        agent_plugin_mcp_servers,
+    )
+
+    return dict(agent_plugin_mcp_servers(config.workspace_path, servers))
 
 
 def unreadable(exc: Exception) -> dict[str, Any]:
