@@ -216,6 +216,44 @@ async def test_nothing_waits_behind_a_handshake_that_hangs(tmp_path: Path) -> No
     assert registry.tool_names == []
 
 
+async def test_closing_during_a_reload_ends_what_was_to_be_replaced(tmp_path: Path) -> None:
+    hanging = hangs(tmp_path)
+    async with provider({"a": echo()}, lambda: {"a": hanging}) as (made, registry):
+        await made.connect()
+        pid = made.connection("a").pid
+        assert pid is not None
+        reload = asyncio.create_task(made.reload())
+        await eventually(lambda: made.runtime_status() == {"a": "connecting"})
+        await asyncio.wait_for(made.aclose(), 5)
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+        assert (await asyncio.wait_for(reload, 5))["message"] == "MCP connections are shutting down."
+        assert registry.tool_names == []
+
+
+async def test_reloads_from_several_threads_leave_the_servers_of_the_last() -> None:
+    names = ("a", "b", "c")
+    current: dict[str, Any] = {}
+    turn = threading.Lock()
+
+    def load() -> dict[str, Any]:
+        with turn:
+            some = names[len(current) % 3]
+            current[f"turn{len(current)}"] = None
+        return {some: echo()}
+
+    async with provider({}, load) as (made, registry):
+        threads = [threading.Thread(target=lambda: asyncio.run(made.reload())) for _ in range(6)]
+        for thread in threads:
+            thread.start()
+        await asyncio.to_thread(lambda: [thread.join(60) for thread in threads])
+        assert len(made.configured_server_names) == 1
+        (name,) = made.configured_server_names
+        await eventually(lambda: made.connected_server_names == {name})
+        await eventually(lambda: all(tool.startswith(f"mcp_{name}_") for tool in registry.tool_names))
+        assert set(made._fleet._connections) == {name}
+
+
 async def test_after_closing_nothing_is_connected_any_more() -> None:
     async with provider({"s": echo()}) as (made, registry):
         await made.connect()

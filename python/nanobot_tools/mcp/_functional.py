@@ -107,7 +107,7 @@ async def connect_missing_servers(state: Any, registry: ToolRegistry) -> None:
     state._mcp_connecting = True
     try:
         fleet = _fleet(state, registry)
-        connected = await fleet.connect(missing)
+        connected = await fleet.connect(lambda: missing)
         if getattr(state, "_mcp_closing", False):
             await fleet.aclose()
             return
@@ -152,7 +152,7 @@ async def reload_servers(
     kept = {name for name in foreign if is_same(name, before, servers)}
     unwanted = {name: stack for name, stack in foreign.items() if name not in kept}
     dropped = sum(_unregister(registry, name) for name in unwanted)
-    done = await fleet.reconcile(_without(before, kept), _without(servers, kept))
+    done = await fleet.reconcile(lambda: _without(before, kept), _without(servers, kept))
     for name, stack in stacks.items():
         stale = name in unwanted or (name not in kept and fleet.get(name) is not stack)
         if stale and state._mcp_stacks.get(name) is stack:

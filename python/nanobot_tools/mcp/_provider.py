@@ -164,10 +164,9 @@ class MCPProvider:
         if self._fleet.closing:
             return
         live = self._fleet.live()
-        missing = {name: entry for name, entry in self._servers.items() if name not in live}
-        if not missing:
+        if live.keys() >= self._servers.keys():
             return
-        connected = await self._fleet.connect(missing)
+        connected = await self._fleet.connect(self._missing)
         if connected:
             _log.info("MCP connected servers: %s", sorted(connected))
         elif self.runtime_status():
@@ -195,8 +194,12 @@ class MCPProvider:
             servers = dict(loaded)
         except Exception as exc:
             return unreadable(exc)
-        before, self._servers = self._servers, servers
-        done = await self._fleet.reconcile(before, servers)
+
+        def swap() -> dict[str, Any]:
+            before, self._servers = self._servers, servers
+            return before
+
+        done = await self._fleet.reconcile(swap, servers)
         if self._fleet.closing:
             return dict(CLOSING)
         return summary(done, servers)
@@ -214,6 +217,10 @@ class MCPProvider:
 
     def __repr__(self) -> str:
         return f"<MCPProvider {len(self._servers)} servers, {len(self.connected_server_names)} connected>"
+
+    def _missing(self) -> dict[str, Any]:
+        live = self._fleet.live()
+        return {name: entry for name, entry in self._servers.items() if name not in live}
 
     def _load(self) -> Mapping[str, Any]:
         return load_nanobot_servers() if importlib.util.find_spec("nanobot") else self._servers
