@@ -77,6 +77,34 @@ async def test_an_agent_that_is_connecting_is_not_disturbed() -> None:
     assert state._mcp_stacks == {}
 
 
+async def test_who_connects_at_the_same_time_finds_the_servers_too() -> None:
+    state, registry = agent(a=echo(), b=echo()), ToolRegistry()
+
+    async def one() -> list[str]:
+        await connect_missing_servers(state, registry)
+        return sorted(state._mcp_stacks)
+
+    assert await asyncio.gather(*(one() for _ in range(4))) == [["a", "b"]] * 4
+    assert state._mcp_connecting is False
+    assert [one.status()["attempts"] for one in state._mcp_stacks.values()] == [0, 0]
+    await close_mcp_servers(state)
+
+
+async def test_closing_and_reloading_do_not_wait_for_a_handshake_that_hangs(tmp_path: Any) -> None:
+    path = tmp_path / "hangs.py"
+    path.write_text("import sys\nfor line in sys.stdin:\n    pass\n")
+    state, registry = agent(h={"command": sys.executable, "args": [str(path)]}), ToolRegistry()
+    connecting = asyncio.create_task(connect_missing_servers(state, registry))
+    await asyncio.sleep(0.2)
+    after = {"a": echo()}
+    result = await asyncio.wait_for(reload_servers(state, registry, server_loader=lambda: after), 5)
+    assert result["ok"]
+    assert (result["removed"], result["connected"]) == (["h"], ["a"])
+    await asyncio.wait_for(connecting, 5)
+    await asyncio.wait_for(close_mcp_servers(state), 5)
+    assert state._mcp_stacks == {}
+
+
 async def test_reload_makes_the_agents_servers_those_of_the_configuration() -> None:
     state, registry = agent(a=echo(), b=echo()), ToolRegistry()
     await connect_missing_servers(state, registry)

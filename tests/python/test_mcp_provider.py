@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
 import sys
@@ -154,6 +155,44 @@ async def test_reload_removes_adds_and_changes_and_leaves_the_rest_alone() -> No
         again = await made.reload()
         assert again["message"] == "MCP config is already live."
         assert again["ok"]
+
+
+async def test_reloads_tell_what_the_reference_tells(reference_python: Path) -> None:
+    bad = {"command": "no-such-program"}
+    # A new variable of the environment is a restart for both.
+    other = echo(env={"OTHER": "1"})
+    steps: list[dict[str, Any]] = [
+        {"a": echo()},
+        {"a": echo()},
+        {"a": echo(), "b": echo()},
+        {"a": other, "bad": bad},
+        {"a": other, "bad": bad},
+        {"a": bad},
+        {},
+    ]
+    script = Path(__file__).with_name("reference_reload.py")
+    process = await asyncio.create_subprocess_exec(
+        str(reference_python),
+        *("-W", "ignore", str(script)),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    out, _ = await asyncio.wait_for(process.communicate(json.dumps(steps).encode()), 120)
+    theirs = json.loads(out)
+
+    current: dict[str, Any] = {}
+    ours = []
+    async with provider({}, lambda: current, cache_dir=None) as (made, registry):
+        for current in [*steps, {}]:  # noqa: B007 - the loader reads it
+            if len(ours) == len(steps):
+                await made.aclose()
+            result = await made.reload()
+            # Ours, for servers that a reload does not wait for any longer.
+            assert result.pop("pending", []) == []
+            names = sorted(made.connected_server_names)
+            ours.append([result, names, made.runtime_status(), sorted(registry.tool_names)])
+    assert ours == theirs
 
 
 async def test_running_calls_survive_a_reload_that_restarts_their_server() -> None:

@@ -52,6 +52,8 @@ class Fleet:
     ) -> None:
         self.registry = registry
         self.closing = False
+        #: How many callers connect servers for an agent now (see `connect_missing_servers`).
+        self.connecting = 0
         self._callbacks = callbacks
         self._shelf = shelf
         self._on_state = on_state
@@ -113,7 +115,9 @@ class Fleet:
             if self._connections.get(name) is one:
                 one._join(self.registry)
                 self._say(name, one)
-        return {name: one for name, one in opened.items() if is_live(one)}
+        # Not those that were closed or replaced meanwhile.
+        live = self.live()
+        return {name: one for name, one in opened.items() if live.get(name) is one}
 
     async def reconcile(
         self, swap: Callable[[], Mapping[str, Any]], after: Mapping[str, Any]

@@ -7,6 +7,7 @@ connection), ``_mcp_connecting`` and, once it ends, ``_mcp_closing``; or it is a
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import re
 import sys
@@ -94,19 +95,24 @@ class _Stacks:
 async def connect_missing_servers(state: Any, registry: ToolRegistry) -> None:
     """Connect the servers of ``state._mcp_servers`` that ``state._mcp_stacks`` does not have.
 
-    Ends as :meth:`MCPProvider.connect` does. What goes wrong is logged, never raised.
+    Ends as :meth:`MCPProvider.connect` does; a second caller waits for the same servers. What goes wrong is
+    logged, never raised. If ``state._mcp_connecting`` was set by others, nothing is done.
     """
     if isinstance(state, MCPProvider):
         await state.connect()
         return
-    if getattr(state, "_mcp_closing", False) or state._mcp_connecting:
+    if getattr(state, "_mcp_closing", False):
+        return
+    known: Fleet | None = getattr(state, _FLEET, None)
+    if state._mcp_connecting and (known is None or not known.connecting):
         return
     missing = {name: entry for name, entry in state._mcp_servers.items() if name not in state._mcp_stacks}
     if not missing:
         return
+    fleet = _fleet(state, registry)
+    fleet.connecting += 1
     state._mcp_connecting = True
     try:
-        fleet = _fleet(state, registry)
         connected = await fleet.connect(lambda: missing)
         if getattr(state, "_mcp_closing", False):
             await fleet.aclose()
@@ -117,7 +123,9 @@ async def connect_missing_servers(state: Any, registry: ToolRegistry) -> None:
         else:
             _log.warning("No MCP servers connected successfully (they are tried again in the background)")
     finally:
-        state._mcp_connecting = False
+        fleet.connecting -= 1
+        if not fleet.connecting:
+            state._mcp_connecting = False
 
 
 async def reload_servers(
@@ -280,5 +288,7 @@ async def handle_runtime_control(state: Any, msg: Any, registry: ToolRegistry) -
         if loop is asyncio.get_running_loop():
             ack.set_result(result)
         else:
-            loop.call_soon_threadsafe(lambda: None if ack.done() else ack.set_result(result))
+            # Closed, if nobody waits there any more.
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(lambda: None if ack.done() else ack.set_result(result))
     return True
