@@ -221,6 +221,25 @@ async def test_a_faulty_entry_in_a_reload_costs_only_itself() -> None:
         assert await registry.execute("mcp_good_echo", {"text": "x"}) == "x"
 
 
+async def test_an_entry_that_is_no_entry_costs_only_itself() -> None:
+    loop: dict[str, Any] = {"command": "x"}
+    loop["env"] = loop
+    faulty: dict[str, Any] = {
+        "number": 5,
+        "nothing": None,
+        "object": {"command": object()},
+        "loop": loop,
+        "unset": {"command": "${NBTOOLS_NO_SUCH_VARIABLE}"},
+    }
+    async with provider({"a": echo(), **faulty}, lambda: {"b": echo(), **faulty}) as (made, registry):
+        await made.connect()
+        assert made.runtime_status() == {"a": "connected", **dict.fromkeys(faulty, "failed")}
+        assert {made.status()[name]["state"] for name in faulty} == {"faulty"}
+        result = await made.reload()
+        assert (result["connected"], result["failed"]) == (["b"], sorted(faulty))
+        assert await registry.execute("mcp_b_echo", {"text": "x"}) == "x"
+
+
 async def test_a_configuration_that_cannot_be_read_changes_nothing() -> None:
     def broken() -> dict[str, Any]:
         raise ValueError("no JSON at line 3")
