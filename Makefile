@@ -32,7 +32,7 @@ PYTHON_FOLDERS := $(wildcard python tests examples benches scripts)
 export VIRTUAL_ENV := $(DEV)
 export NBTOOLS_REFERENCE_PYTHON := $(REFERENCE)/bin/python
 
-.PHONY: demo test lint bench conformance fuzz stubs wheel format clean
+.PHONY: demo test lint bench chaos soak conformance fuzz stubs wheel format clean
 
 demo: $(PACKAGE) $(PLUGIN) $(NODE_SERVERS)
 	$(BIN)/python examples/demo.py
@@ -62,6 +62,17 @@ lint: $(DEV_READY)
 bench: $(PACKAGE) $(REFERENCE_READY) $(NODE_SERVERS) $(FLOOR)
 	cargo bench --locked --bench core --bench native -- --warm-up-time 1 --measurement-time 2
 	$(BIN)/python benches/python/run.py
+
+# Every fault over every transport under load; `test` runs a short form.
+chaos: $(PACKAGE)
+	cargo build --locked --example misbehaving_server
+	$(BIN)/python tests/chaos/run.py
+
+# Ten servers, a fault every second, a reload every ten.
+MINUTES ?= 10
+soak: $(PACKAGE)
+	cargo build --locked --example misbehaving_server
+	$(BIN)/python tests/chaos/soak.py --minutes $(MINUTES)
 
 # The official suites, stable and alpha; `test` runs a few of their scenarios.
 conformance: $(PACKAGE) $(SUITES)

@@ -134,6 +134,20 @@ ROWS = (
         rounds=9,
         targets=(Target("faster", 4),),
     ),
+    Row(
+        "start_cold",
+        "start and end with ten servers that need 0.5 s each",
+        "ms",
+        rounds=5,
+        targets=(Target("faster", 8),),
+    ),
+    Row(
+        "start_warm",
+        "the same with what is known from the last time",
+        "ms",
+        rounds=5,
+        targets=(Target("under", 50),),
+    ),
     Row("grep", "`grep` over 20,000 files", "ms", rounds=3, targets=(Target("faster", 10),)),
 )
 

@@ -7,9 +7,18 @@ from pathlib import Path
 from typing import Any
 
 from http_rows import http_makers_for
-from nanobot_tools import Tool, ToolCall, ToolExecutor, ToolRegistry, connect_mcp_servers, tool_parameters
+from nanobot_tools import (
+    MCPProvider,
+    Tool,
+    ToolCall,
+    ToolExecutor,
+    ToolRegistry,
+    connect_mcp_servers,
+    tool_parameters,
+)
 from nanobot_tools.tools.search import GrepTool
 from registries import Names, makers_for
+from start_rows import start_makers_for
 from work import Maker
 
 
@@ -36,6 +45,13 @@ def grep(workspace: Path) -> Any:
     return GrepTool(workspace=workspace)
 
 
+async def start(servers: dict[str, Any], registry: Any, folder: Path | None) -> Callable[[], Awaitable[None]]:
+    """Through the provider, which keeps what servers offer."""
+    provider = MCPProvider(servers, registry, cache_dir=folder)
+    await provider.connect()
+    return provider.aclose
+
+
 def makers(floor: str, tree: str) -> dict[str, Maker]:
     """The rows."""
     names = Names(
@@ -47,4 +63,5 @@ def makers(floor: str, tree: str) -> dict[str, Maker]:
         grep=grep,
         batch=batch,
     )
-    return makers_for(names, floor, tree) | http_makers_for(names, floor)
+    rows = makers_for(names, floor, tree) | http_makers_for(names, floor)
+    return rows | start_makers_for(names, floor, start)

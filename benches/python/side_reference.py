@@ -19,7 +19,8 @@ from nanobot.agent.tools.search import GrepTool
 from nanobot.config.schema import MCPServerConfig
 from nanobot.providers.base import ToolCallRequest
 from nanobot.security.network import configure_ssrf_whitelist
-from registries import Names, makers_for
+from registries import Names, close, makers_for
+from start_rows import start_makers_for
 from work import Maker
 
 # What is logged about each connection is not what is measured.
@@ -65,6 +66,14 @@ def grep(workspace: Path) -> Any:
     return GrepTool(workspace=workspace)
 
 
+async def start(
+    servers: dict[str, Any], registry: Any, _folder: Path | None
+) -> Callable[[], Awaitable[None]]:
+    """It keeps nothing for the next time."""
+    connections = await connect_mcp_servers(servers, registry)
+    return lambda: close(connections)
+
+
 def makers(floor: str, tree: str) -> dict[str, Maker]:
     """The rows."""
     names = Names(
@@ -76,4 +85,5 @@ def makers(floor: str, tree: str) -> dict[str, Maker]:
         grep=grep,
         batch=batch,
     )
-    return makers_for(names, floor, tree) | http_makers_for(names, floor)
+    rows = makers_for(names, floor, tree) | http_makers_for(names, floor)
+    return rows | start_makers_for(names, floor, start)

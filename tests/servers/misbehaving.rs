@@ -313,6 +313,17 @@ impl Server {
                 {"content": [{"type": "text", "text": "no such file"}], "isError": true}})),
             "structured" => send(&json!({"jsonrpc": "2.0", "id": id, "result": {"content": [],
                 "structuredContent": {"rows": [1, 2]}}})),
+            "note" => {
+                note(&params["arguments"]["id"]);
+                send(&reply);
+            }
+            "flood" => {
+                for _ in 0..2000 {
+                    raw(format!("{{\"jsonrpc\":\"2.0\",\"method\":\"notifications/unheard_of\",\"params\":{{\"x\":\"{}\"}}}}\n", "x".repeat(500)).as_bytes());
+                    eprintln!("{}", "y".repeat(500));
+                }
+                send(&reply);
+            }
             "runs" => send(&text(id, &self.runs.to_string())),
             "http_hang_up" => {
                 self.runs += 1;
@@ -323,6 +334,15 @@ impl Server {
             _ => send(&reply),
         }
     }
+}
+
+/// A side effect that can be counted: a line in the file that `NOTES` names.
+fn note(id: &Value) {
+    use std::io::Write as _;
+
+    let Some(path) = std::env::var_os("NOTES") else { return };
+    let file = std::fs::OpenOptions::new().append(true).create(true).open(path);
+    let _ = file.and_then(|mut file| file.write_all(format!("{id}\n").as_bytes()));
 }
 
 /// Resources and prompts: of two resources one name, of some nothing but an error.
