@@ -8,8 +8,9 @@ import sys
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from mcp_servers import eventually
-from nanobot_tools import MCPProvider, ToolRegistry
+from nanobot_tools import MCPProvider, Tool, ToolRegistry
 from nanobot_tools.mcp import (
     close_mcp_servers,
     connect_missing_servers,
@@ -76,6 +77,34 @@ async def test_an_agent_that_is_connecting_is_not_disturbed() -> None:
     assert state._mcp_stacks == {}
 
 
+async def test_who_connects_at_the_same_time_finds_the_servers_too() -> None:
+    state, registry = agent(a=echo(), b=echo()), ToolRegistry()
+
+    async def one() -> list[str]:
+        await connect_missing_servers(state, registry)
+        return sorted(state._mcp_stacks)
+
+    assert await asyncio.gather(*(one() for _ in range(4))) == [["a", "b"]] * 4
+    assert state._mcp_connecting is False
+    assert [one.status()["attempts"] for one in state._mcp_stacks.values()] == [0, 0]
+    await close_mcp_servers(state)
+
+
+async def test_closing_and_reloading_do_not_wait_for_a_handshake_that_hangs(tmp_path: Any) -> None:
+    path = tmp_path / "hangs.py"
+    path.write_text("import sys\nfor line in sys.stdin:\n    pass\n")
+    state, registry = agent(h={"command": sys.executable, "args": [str(path)]}), ToolRegistry()
+    connecting = asyncio.create_task(connect_missing_servers(state, registry))
+    await asyncio.sleep(0.2)
+    after = {"a": echo()}
+    result = await asyncio.wait_for(reload_servers(state, registry, server_loader=lambda: after), 5)
+    assert result["ok"]
+    assert (result["removed"], result["connected"]) == (["h"], ["a"])
+    await asyncio.wait_for(connecting, 5)
+    await asyncio.wait_for(close_mcp_servers(state), 5)
+    assert state._mcp_stacks == {}
+
+
 async def test_reload_makes_the_agents_servers_those_of_the_configuration() -> None:
     state, registry = agent(a=echo(), b=echo()), ToolRegistry()
     await connect_missing_servers(state, registry)
@@ -118,6 +147,113 @@ async def test_stacks_from_elsewhere_are_closed_too() -> None:
     assert "gone" not in state._mcp_stacks
     await close_mcp_servers(state)
     assert kept.closed == 1
+
+
+class Cancelled:
+    """A stack whose server's cleanup raises what only a caller should."""
+
+    async def aclose(self) -> None:
+        raise asyncio.CancelledError
+
+
+async def test_a_stack_that_cancels_itself_keeps_no_other_from_closing() -> None:
+    closed: list[str] = []
+
+    class Stack:
+        async def aclose(self) -> None:
+            closed.append("second")
+
+    state, registry = agent(), ToolRegistry()
+    state._mcp_stacks.update(first=Cancelled(), second=Stack())
+    state._mcp_servers = {"first": {"command": "a"}, "second": {"command": "b"}}
+    await reload_servers(state, registry, server_loader=lambda: {"second": {"command": "b"}})
+    assert closed == []
+    state._mcp_stacks["first"] = Cancelled()
+    await close_mcp_servers(state)
+    assert closed == ["second"]
+    assert state._mcp_stacks == {}
+
+
+async def test_who_is_cancelled_while_closing_hears_of_it() -> None:
+    started = asyncio.Event()
+
+    class Stack:
+        async def aclose(self) -> None:
+            started.set()
+            await asyncio.Event().wait()
+
+    state = agent()
+    state._mcp_stacks["x"] = Stack()
+    closing = asyncio.create_task(close_mcp_servers(state))
+    await asyncio.wait_for(started.wait(), 10)
+    closing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await closing
+
+
+class Elsewhere(Tool):
+    """A tool of a server that was connected by other means."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def description(self) -> str:
+        return "elsewhere"
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        return {"type": "object", "properties": {}}
+
+    async def execute(self, **_: Any) -> str:
+        return "elsewhere"
+
+
+async def test_servers_from_elsewhere_stay_while_they_are_wanted_and_go_with_their_tools() -> None:
+    tasks: list[asyncio.Task[Any] | None] = []
+
+    class Stack:
+        async def aclose(self) -> None:
+            tasks.append(asyncio.current_task())
+
+    state, registry = agent(a_=echo(), b=echo(), ab=echo()), ToolRegistry()
+    kept = Stack()
+    state._mcp_stacks.update({"a_": Stack(), "b": Stack(), "ab": kept})
+    for name in ("mcp_a_go", "mcp_b_go", "mcp_ab_go"):
+        registry.register(Elsewhere(name))
+    after = {"b": echo(toolTimeout=7), "ab": echo()}
+    result = await reload_servers(state, registry, server_loader=lambda: after)
+    assert result["ok"]
+    assert (result["changed"], result["removed"], result["retried"]) == (["b"], ["a_"], [])
+    assert result["connected"] == ["ab", "b"]
+    assert result["configured"] == ["ab", "b"]
+    assert result["tools_removed"] == 2
+    assert state._mcp_stacks["ab"] is kept
+    # Some kinds of stacks must be left in the task that asks for it.
+    assert tasks == [asyncio.current_task()] * 2
+    names = registry.tool_names
+    assert "mcp_ab_go" in names
+    assert "mcp_ab_echo" not in names
+    assert await registry.execute("mcp_b_echo", {"text": "x"}) == "x"
+    assert "mcp_a_go" not in names
+    assert "mcp_b_go" not in names
+    await close_mcp_servers(state)
+
+
+async def test_a_changed_server_that_fails_is_no_longer_in_the_agents_stacks() -> None:
+    state, registry = agent(a=echo()), ToolRegistry()
+    await connect_missing_servers(state, registry)
+    after = {"a": {"command": "no-such-program"}}
+    result = await reload_servers(state, registry, server_loader=lambda: after)
+    assert result["failed"] == ["a"]
+    assert result["message"] == "MCP config reloaded, but some servers did not connect: a"
+    assert state._mcp_stacks == {}
+    assert registry.tool_names == []
+    await close_mcp_servers(state)
 
 
 async def test_a_reload_can_be_asked_for_over_the_bus() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
 import sys
@@ -156,6 +157,44 @@ async def test_reload_removes_adds_and_changes_and_leaves_the_rest_alone() -> No
         assert again["ok"]
 
 
+async def test_reloads_tell_what_the_reference_tells(reference_python: Path) -> None:
+    bad = {"command": "no-such-program"}
+    # A new variable of the environment is a restart for both.
+    other = echo(env={"OTHER": "1"})
+    steps: list[dict[str, Any]] = [
+        {"a": echo()},
+        {"a": echo()},
+        {"a": echo(), "b": echo()},
+        {"a": other, "bad": bad},
+        {"a": other, "bad": bad},
+        {"a": bad},
+        {},
+    ]
+    script = Path(__file__).with_name("reference_reload.py")
+    process = await asyncio.create_subprocess_exec(
+        str(reference_python),
+        *("-W", "ignore", str(script)),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    out, _ = await asyncio.wait_for(process.communicate(json.dumps(steps).encode()), 120)
+    theirs = json.loads(out)
+
+    current: dict[str, Any] = {}
+    ours = []
+    async with provider({}, lambda: current, cache_dir=None) as (made, registry):
+        for current in [*steps, {}]:  # noqa: B007 - the loader reads it
+            if len(ours) == len(steps):
+                await made.aclose()
+            result = await made.reload()
+            # Ours, for servers that a reload does not wait for any longer.
+            assert result.pop("pending", []) == []
+            names = sorted(made.connected_server_names)
+            ours.append([result, names, made.runtime_status(), sorted(registry.tool_names)])
+    assert ours == theirs
+
+
 async def test_running_calls_survive_a_reload_that_restarts_their_server() -> None:
     after = {"s": echo(env={"CHANGED": "1"})}
     async with provider({"s": echo()}, lambda: after) as (made, registry):
@@ -180,6 +219,25 @@ async def test_a_faulty_entry_in_a_reload_costs_only_itself() -> None:
         assert result["message"] == expected
         assert {name.split("_")[1] for name in registry.tool_names} == {"good"}
         assert await registry.execute("mcp_good_echo", {"text": "x"}) == "x"
+
+
+async def test_an_entry_that_is_no_entry_costs_only_itself() -> None:
+    loop: dict[str, Any] = {"command": "x"}
+    loop["env"] = loop
+    faulty: dict[str, Any] = {
+        "number": 5,
+        "nothing": None,
+        "object": {"command": object()},
+        "loop": loop,
+        "unset": {"command": "${NBTOOLS_NO_SUCH_VARIABLE}"},
+    }
+    async with provider({"a": echo(), **faulty}, lambda: {"b": echo(), **faulty}) as (made, registry):
+        await made.connect()
+        assert made.runtime_status() == {"a": "connected", **dict.fromkeys(faulty, "failed")}
+        assert {made.status()[name]["state"] for name in faulty} == {"faulty"}
+        result = await made.reload()
+        assert (result["connected"], result["failed"]) == (["b"], sorted(faulty))
+        assert await registry.execute("mcp_b_echo", {"text": "x"}) == "x"
 
 
 async def test_a_configuration_that_cannot_be_read_changes_nothing() -> None:
@@ -214,6 +272,44 @@ async def test_nothing_waits_behind_a_handshake_that_hangs(tmp_path: Path) -> No
         assert time.monotonic() - begun < 8
         await connecting
     assert registry.tool_names == []
+
+
+async def test_closing_during_a_reload_ends_what_was_to_be_replaced(tmp_path: Path) -> None:
+    hanging = hangs(tmp_path)
+    async with provider({"a": echo()}, lambda: {"a": hanging}) as (made, registry):
+        await made.connect()
+        pid = made.connection("a").pid
+        assert pid is not None
+        reload = asyncio.create_task(made.reload())
+        await eventually(lambda: made.runtime_status() == {"a": "connecting"})
+        await asyncio.wait_for(made.aclose(), 5)
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+        assert (await asyncio.wait_for(reload, 5))["message"] == "MCP connections are shutting down."
+        assert registry.tool_names == []
+
+
+async def test_reloads_from_several_threads_leave_the_servers_of_the_last() -> None:
+    names = ("a", "b", "c")
+    current: dict[str, Any] = {}
+    turn = threading.Lock()
+
+    def load() -> dict[str, Any]:
+        with turn:
+            some = names[len(current) % 3]
+            current[f"turn{len(current)}"] = None
+        return {some: echo()}
+
+    async with provider({}, load) as (made, registry):
+        threads = [threading.Thread(target=lambda: asyncio.run(made.reload())) for _ in range(6)]
+        for thread in threads:
+            thread.start()
+        await asyncio.to_thread(lambda: [thread.join(60) for thread in threads])
+        assert len(made.configured_server_names) == 1
+        (name,) = made.configured_server_names
+        await eventually(lambda: made.connected_server_names == {name})
+        await eventually(lambda: all(tool.startswith(f"mcp_{name}_") for tool in registry.tool_names))
+        assert set(made._fleet._connections) == {name}
 
 
 async def test_after_closing_nothing_is_connected_any_more() -> None:

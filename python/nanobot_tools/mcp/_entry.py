@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -31,9 +32,11 @@ def plain_entry(name: str, entry: Any) -> dict[str, Any]:
     """An entry as a dict with JSON values.
 
     Raises:
-        ConfigError: It is none.
+        ConfigError: It is none, or holds what JSON cannot.
     """
     try:
-        return _plain(entry)
-    except (TypeError, ValueError) as exc:
+        plain = _plain(entry)
+        json.dumps(plain)
+        return plain
+    except (TypeError, ValueError, RecursionError) as exc:
         raise ConfigError(f"MCP server {name!r}: {exc}") from exc

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -52,10 +52,14 @@ class Fleet:
     ) -> None:
         self.registry = registry
         self.closing = False
+        #: How many callers connect servers for an agent now (see `connect_missing_servers`).
+        self.connecting = 0
         self._callbacks = callbacks
         self._shelf = shelf
         self._on_state = on_state
         self._lock = threading.Lock()
+        # Held while it is decided and begun what is opened and closed, so that two threads do not mix.
+        self._planning = threading.Lock()
         self._connections: dict[str, MCPConnection] = {}
         self._faults: dict[str, ConfigError] = {}
         self._draining: set[MCPConnection] = set()
@@ -73,16 +77,23 @@ class Fleet:
         """The servers whose tools can be called."""
         return {name: one for name, one in list(self._connections.items()) if is_live(one)}
 
-    async def connect(
-        self, servers: Mapping[str, Any], wait: float | None = None
-    ) -> dict[str, MCPConnection]:
+    async def connect(self, wanted: Callable[[], Mapping[str, Any]]) -> dict[str, MCPConnection]:
         """Open those of the servers that are not open, and give the others that are not there another try.
 
-        Ends when each is there or has failed, at the latest after its ``startupWait`` (or ``wait`` seconds);
-        those that take longer go on in the background, and their tools are registered when they are there.
+        ``wanted`` says which, at a moment at which nothing else is changed. Ends when each is there or has
+        failed, at the latest after its ``startupWait``; those that take longer go on in the background, and
+        their tools are registered when they are there.
         """
+        with self._planning:
+            opened, waits = self._start(wanted(), None)
+        return await self._joined(opened, waits)
+
+    def _start(
+        self, servers: Mapping[str, Any], wait: float | None
+    ) -> tuple[dict[str, MCPConnection], list[Awaitable[Any]]]:
+        """Begin to open servers; what is open, and what ends when it is there, has failed or is late."""
         opened: dict[str, MCPConnection] = {}
-        waits = []
+        waits: list[Awaitable[Any]] = []
         for name, entry in servers.items():
             one, is_new = self._open(name, entry)
             if one is None:
@@ -92,51 +103,72 @@ class Fleet:
                 waits.append(one._native.settled(wait))
             elif not is_live(one):
                 waits.append(one._native.retry(wait))
+        return opened, waits
+
+    async def _joined(
+        self, opened: Mapping[str, MCPConnection], waits: Iterable[Awaitable[Any]]
+    ) -> dict[str, MCPConnection]:
+        """Wait for servers and register their tools; those that are there."""
         await asyncio.gather(*waits)
         # In the order of the configuration, so that of two equal names always the same one is changed.
         for name, one in opened.items():
             if self._connections.get(name) is one:
                 one._join(self.registry)
                 self._say(name, one)
-        return {name: one for name, one in opened.items() if is_live(one)}
+        # Not those that were closed or replaced meanwhile.
+        live = self.live()
+        return {name: one for name, one in opened.items() if live.get(name) is one}
 
-    async def reconcile(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-        """Close, open and change servers so that they are those of ``after``; what was done."""
-        removed = sorted(before.keys() - after.keys())
-        added = sorted(after.keys() - before.keys())
-        both = before.keys() & after.keys()
-        changed = sorted(name for name in both if signature(before[name]) != signature(after[name]))
-        retried = sorted(both - set(changed) - self.live().keys() - self._disabled(both))
-        dropped = 0
-        closing = []
-        for name in removed:
-            one = self._take(name)
-            if one is not None:
-                dropped += one._withdraw()
-                closing.append(one)
-        replaced: list[MCPConnection] = []
-        reopened = []
-        for name in changed:
-            old = self._connections.get(name)
-            tools = len(old.tools) if old is not None else 0
-            if old is not None and self._update(name, old, after[name]):
-                dropped += max(0, tools - len(old.tools))
-                continue
-            reopened.append(name)
-            old = self._take(name)
-            new, _ = self._open(name, after[name])
-            if old is None:
-                continue
-            dropped += tools
-            if new is None:
-                old._withdraw()
-                closing.append(old)
-            else:
-                replaced.append(old)
+    async def reconcile(
+        self, swap: Callable[[], Mapping[str, Any]], after: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Close, open and change servers so that they are those of ``after``; what was done.
+
+        ``swap`` makes these the configured ones and gives those from before, at a moment at which nothing
+        else is changed.
+        """
+        with self._planning:
+            before = swap()
+            removed = sorted(before.keys() - after.keys())
+            added = sorted(after.keys() - before.keys())
+            both = before.keys() & after.keys()
+            changed = sorted(name for name in both if signature(before[name]) != signature(after[name]))
+            retried = sorted(both - set(changed) - self.live().keys() - self._disabled(both))
+            dropped = 0
+            closing = []
+            for name in removed:
+                one = self._take(name)
+                if one is not None:
+                    dropped += one._withdraw()
+                    closing.append(one)
+            replaced: list[MCPConnection] = []
+            reopened = []
+            for name in changed:
+                old = self._connections.get(name)
+                tools = len(old.tools) if old is not None else 0
+                if old is not None and self._update(name, old, after[name]):
+                    dropped += max(0, tools - len(old.tools))
+                    continue
+                reopened.append(name)
+                old = self._take(name)
+                new, _ = self._open(name, after[name])
+                if old is None:
+                    continue
+                dropped += tools
+                if new is None:
+                    old._withdraw()
+                    closing.append(old)
+                else:
+                    replaced.append(old)
+            opening = {name: after[name] for name in (*added, *reopened, *retried)}
+            opened, waits = self._start(opening, RELOAD_WAIT)
+            with self._lock:
+                # Closing finds them here while the new ones are waited for.
+                self._draining.update(replaced)
         for one in closing:
             self._drain(one)
         try:
-            await self.connect({name: after[name] for name in (*added, *reopened, *retried)}, RELOAD_WAIT)
+            await self._joined(opened, waits)
         finally:
             # New calls go to the new server now; if it is not there, it registers its tools later.
             for old in replaced:
@@ -236,6 +268,11 @@ def is_live(one: MCPConnection) -> bool:
     """Whether the tools of a server can be called, perhaps after a start."""
     status = one.status()
     return status["state"] in ("ready", "cached") or (status["cached"] and status["failure"] is None)
+
+
+def is_same(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+    """Whether a server is in both configurations, with the same entry."""
+    return name in before and name in after and signature(before[name]) == signature(after[name])
 
 
 def signature(entry: Any) -> Any:

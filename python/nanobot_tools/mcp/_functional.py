@@ -7,7 +7,9 @@ connection), ``_mcp_connecting`` and, once it ends, ``_mcp_closing``; or it is a
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import re
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -15,8 +17,9 @@ from datetime import datetime
 from typing import Any
 
 from .. import _native
+from ..base import Tool
 from ..registry import ToolRegistry
-from ._fleet import CLOSING, Fleet
+from ._fleet import CLOSING, Fleet, is_same
 from ._provider import MCPProvider, load_nanobot_servers, summary, unreadable
 
 __all__ = [
@@ -92,20 +95,25 @@ class _Stacks:
 async def connect_missing_servers(state: Any, registry: ToolRegistry) -> None:
     """Connect the servers of ``state._mcp_servers`` that ``state._mcp_stacks`` does not have.
 
-    Ends as :meth:`MCPProvider.connect` does. What goes wrong is logged, never raised.
+    Ends as :meth:`MCPProvider.connect` does; a second caller waits for the same servers. What goes wrong is
+    logged, never raised. If ``state._mcp_connecting`` was set by others, nothing is done.
     """
     if isinstance(state, MCPProvider):
         await state.connect()
         return
-    if getattr(state, "_mcp_closing", False) or state._mcp_connecting:
+    if getattr(state, "_mcp_closing", False):
+        return
+    known: Fleet | None = getattr(state, _FLEET, None)
+    if state._mcp_connecting and (known is None or not known.connecting):
         return
     missing = {name: entry for name, entry in state._mcp_servers.items() if name not in state._mcp_stacks}
     if not missing:
         return
+    fleet = _fleet(state, registry)
+    fleet.connecting += 1
     state._mcp_connecting = True
     try:
-        fleet = _fleet(state, registry)
-        connected = await fleet.connect(missing)
+        connected = await fleet.connect(lambda: missing)
         if getattr(state, "_mcp_closing", False):
             await fleet.aclose()
             return
@@ -115,7 +123,9 @@ async def connect_missing_servers(state: Any, registry: ToolRegistry) -> None:
         else:
             _log.warning("No MCP servers connected successfully (they are tried again in the background)")
     finally:
-        state._mcp_connecting = False
+        fleet.connecting -= 1
+        if not fleet.connecting:
+            state._mcp_connecting = False
 
 
 async def reload_servers(
@@ -144,21 +154,58 @@ async def reload_servers(
         return unreadable(exc)
     fleet = _fleet(state, registry)
     before, state._mcp_servers = dict(state._mcp_servers), servers
-    done = await fleet.reconcile(before, servers)
-    live = fleet.live()
-    foreign = []
-    for name, stack in list(state._mcp_stacks.items()):
-        if name not in servers or live.get(name) not in (None, stack):
+    stacks = dict(state._mcp_stacks)
+    # What was connected by other means is left alone while it is wanted as it is.
+    foreign = {name: stack for name, stack in stacks.items() if fleet.get(name) is not stack}
+    kept = {name for name in foreign if is_same(name, before, servers)}
+    unwanted = {name: stack for name, stack in foreign.items() if name not in kept}
+    dropped = sum(_unregister(registry, name) for name in unwanted)
+    done = await fleet.reconcile(lambda: _without(before, kept), _without(servers, kept))
+    for name, stack in stacks.items():
+        stale = name in unwanted or (name not in kept and fleet.get(name) is not stack)
+        if stale and state._mcp_stacks.get(name) is stack:
             del state._mcp_stacks[name]
-            if fleet.get(name) is not stack:
-                foreign.append(stack)
-    # What was connected by other means and is not wanted any more.
-    await asyncio.gather(*(stack.aclose() for stack in foreign), return_exceptions=True)
+    for name, stack in unwanted.items():
+        await _close_stack(name, stack)
     if getattr(state, "_mcp_closing", False):
         await fleet.aclose()
         return dict(CLOSING)
-    state._mcp_stacks.update(live)
+    live = fleet.live()
+    state._mcp_stacks.update({name: one for name, one in live.items() if name not in kept})
+    done["connected"] = sorted(live.keys() | kept)
+    done["tools_removed"] += dropped
     return summary(done, servers)
+
+
+def _without(servers: Mapping[str, Any], names: set[str]) -> dict[str, Any]:
+    return {name: entry for name, entry in servers.items() if name not in names}
+
+
+def _unregister(registry: ToolRegistry, server: str) -> int:
+    """Unregister the tools of a server that was connected by other means; how many there were."""
+    prefix = re.sub(r"_+", "_", re.sub(r"[^a-zA-Z0-9_-]", "_", f"mcp_{server}_"))
+    gone = [name for name in registry.tool_names if _belongs(registry.get(name), name, server, prefix)]
+    registry.apply(gone, [])
+    return len(gone)
+
+
+def _belongs(tool: Tool | None, name: str, server: str, prefix: str) -> bool:
+    owner = getattr(tool, "_server_name", None)
+    return owner == server if isinstance(owner, str) else name.startswith(prefix)
+
+
+async def _close_stack(name: str, stack: Any) -> None:
+    """Close a connection in this task, as its kind may need; what it raises is its own matter."""
+    task = asyncio.current_task()
+    try:
+        await stack.aclose()
+    except asyncio.CancelledError:
+        # Some servers' cleanup raises it by itself; only a caller's is passed on.
+        if task is not None and task.cancelling():
+            raise
+        _log.debug("MCP server %r: closing was cancelled by the server", name)
+    except (Exception, BaseExceptionGroup):
+        _log.debug("MCP server %r: closing failed", name, exc_info=True)
 
 
 async def close_mcp_servers(state: Any) -> None:
@@ -173,10 +220,7 @@ async def close_mcp_servers(state: Any) -> None:
     if fleet is not None:
         await fleet.aclose()
     for name, stack in stacks.items():
-        try:
-            await stack.aclose()
-        except Exception:
-            _log.debug("MCP server %r: closing failed", name, exc_info=True)
+        await _close_stack(name, stack)
 
 
 async def request_mcp_reload(bus: Any, *, timeout: float = 15.0) -> dict[str, Any]:
@@ -244,5 +288,7 @@ async def handle_runtime_control(state: Any, msg: Any, registry: ToolRegistry) -
         if loop is asyncio.get_running_loop():
             ack.set_result(result)
         else:
-            loop.call_soon_threadsafe(lambda: None if ack.done() else ack.set_result(result))
+            # Closed, if nobody waits there any more.
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(lambda: None if ack.done() else ack.set_result(result))
     return True

@@ -87,9 +87,10 @@ class MCPProvider:
     ) -> MCPProvider:
         """A provider for the servers of nanobot's configuration (``config.tools.mcp_servers``).
 
-        ``more`` goes to the constructor.
+        Those of the agent plugins that are enabled come with them, where nanobot has such. ``more`` goes to
+        the constructor.
         """
-        return cls(config.tools.mcp_servers, registry, server_loader=server_loader, **more)
+        return cls(configured_servers(config), registry, server_loader=server_loader, **more)
 
     @property
     def configured_server_names(self) -> set[str]:
@@ -163,10 +164,9 @@ class MCPProvider:
         if self._fleet.closing:
             return
         live = self._fleet.live()
-        missing = {name: entry for name, entry in self._servers.items() if name not in live}
-        if not missing:
+        if live.keys() >= self._servers.keys():
             return
-        connected = await self._fleet.connect(missing)
+        connected = await self._fleet.connect(self._missing)
         if connected:
             _log.info("MCP connected servers: %s", sorted(connected))
         elif self.runtime_status():
@@ -194,8 +194,12 @@ class MCPProvider:
             servers = dict(loaded)
         except Exception as exc:
             return unreadable(exc)
-        before, self._servers = self._servers, servers
-        done = await self._fleet.reconcile(before, servers)
+
+        def swap() -> dict[str, Any]:
+            before, self._servers = self._servers, servers
+            return before
+
+        done = await self._fleet.reconcile(swap, servers)
         if self._fleet.closing:
             return dict(CLOSING)
         return summary(done, servers)
@@ -213,6 +217,10 @@ class MCPProvider:
 
     def __repr__(self) -> str:
         return f"<MCPProvider {len(self._servers)} servers, {len(self.connected_server_names)} connected>"
+
+    def _missing(self) -> dict[str, Any]:
+        live = self._fleet.live()
+        return {name: entry for name, entry in self._servers.items() if name not in live}
 
     def _load(self) -> Mapping[str, Any]:
         return load_nanobot_servers() if importlib.util.find_spec("nanobot") else self._servers
@@ -245,7 +253,19 @@ def load_nanobot_servers() -> dict[str, Any]:
         resolve_config_env_vars,
     )
 
-    return dict(resolve_config_env_vars(load_config()).tools.mcp_servers)
+    return configured_servers(resolve_config_env_vars(load_config()))
+
+
+def configured_servers(config: Any) -> dict[str, Any]:
+    """The servers of a configuration of nanobot, with those of its plugins since it has them (0.3.5)."""
+    servers = dict(config.tools.mcp_servers)
+    if not importlib.util.find_spec("nanobot") or not importlib.util.find_spec("nanobot.agent.plugins"):
+        return servers
+    from nanobot.agent.plugins import (  # type: ignore[import-not-found, unused-ignore]
+        agent_plugin_mcp_servers,
+    )
+
+    return dict(agent_plugin_mcp_servers(config.workspace_path, servers))
 
 
 def unreadable(exc: Exception) -> dict[str, Any]:
