@@ -1,4 +1,4 @@
-"""The faults of a host: what becomes of its servers, and of what they started, when it goes without a word."""
+"""The faults of a host: what becomes of its servers, and of what they started, when it just goes."""
 
 from __future__ import annotations
 
