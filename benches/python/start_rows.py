@@ -12,7 +12,7 @@ from registries import Names
 from work import Made, Maker, expect
 
 SERVERS = 10
-#: Connects the servers and returns what closes them; a folder is where something may be kept for the next time.
+#: Connects the servers and returns what closes them; what is known may be kept in a folder.
 Start = Callable[[dict[str, Any], Any, Path | None], Awaitable[Callable[[], Awaitable[None]]]]
 
 

@@ -407,6 +407,11 @@ class NativeConnection:
         How the server is; a new dict each time.
         """
     @property
+    def stderr(self, /) -> str:
+        """
+        The last 64 KiB that the server wrote to stderr.
+        """
+    @property
     def stderr_tail(self, /) -> str:
         """
         The last lines that the server wrote to stderr.
@@ -818,6 +823,11 @@ def find_files_tool(
 def flush_logs() -> None:
     """
     Wait until the records so far were handed to `logging`; at most two seconds.
+    """
+
+def forked() -> None:
+    """
+    In a forked process: let go of what the parent's servers depend on.
     """
 
 def grep_tool(

@@ -483,12 +483,12 @@ impl Shared {
 
     /// Keep what the server offers for the next start, in the background.
     fn keep(&self) {
-        let Some(shelf) = self.shelf.clone() else { return };
+        let Some(place) = self.shelf.clone() else { return };
         let about = self.about.read().clone();
         let Some(about) = about else { return };
         let offering = Arc::clone(&self.offering);
         crate::spawn_blocking(move || {
-            shelf.store(offering.server(), &offering.config(), &about, &offering.offer());
+            place.store(offering.server(), &offering.config(), &about, &offering.offer());
         });
     }
 

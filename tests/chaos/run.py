@@ -1,8 +1,9 @@
 """The fault matrix: every fault over every transport, under a load of parallel calls.
 
-``make chaos`` runs it. For each fault it prints how many calls were made, answered, and failed with a clear error; how many
-hung, were run twice or failed without saying why; which processes, descriptors, threads and tasks are left; and how
-long the server took to be back. It ends with an error if any of what must be zero is not.
+``make chaos`` runs it. For each fault it prints how many calls were made, answered, and failed with a clear
+error; how many hung, were run twice or failed without saying why; which processes, descriptors, threads and
+tasks are left; and how long the server took to be back. It ends with an error if any of what must be zero is
+not.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from hosts import HOST_FAULTS, host_trial
 from nanobot_tools import MCPProvider, ToolRegistry, is_tool_error_result
 from subject import TRANSPORTS, Subject
 
-#: The longest that a call may take: its own limit of 2 s, 5 s for a server to be back, and slack for a busy machine.
+#: The longest that a call may take: its own limit of 2 s, and much slack for a busy machine.
 PATIENCE = 30.0
 #: The longest that a server may need to be back.
 RECOVERY = 120.0

@@ -1,6 +1,7 @@
-"""The soak: ten servers, batches of calls, a fault every second and a reload every ten, for as long as one likes.
+"""The soak: ten servers, batches of calls, a fault every second and a reload every ten.
 
-``make soak MINUTES=10`` runs it. At the end nothing may have hung, run twice or be left over, and memory must be flat.
+``make soak MINUTES=10`` runs it. At the end nothing may have hung, run twice or be left over, and memory must
+be flat.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from faults import kill
 from nanobot_tools import MCPProvider, ToolCall, ToolExecutor, ToolRegistry
 from run import PATIENCE, resources, settle
 from subject import CONTINUE, STOP, Subject
@@ -57,7 +57,7 @@ class Soak:
             self.entries, self.registry, server_loader=lambda: dict(self.entries), cache_dir=None
         )
         await provider.connect()
-        executor = ToolExecutor(self.registry, max_parallel=BATCH)
+        executor = ToolExecutor(self.registry, max_concurrency=BATCH)
         try:
             work = [self.call(executor), self.break_things(provider), self.reload(provider), self.sample()]
             tasks = [asyncio.create_task(one) for one in work]
@@ -80,7 +80,8 @@ class Soak:
         middle, last = self.memory[third : 2 * third], self.memory[2 * third :]
         growth = (sum(last) / len(last)) / (sum(middle) / len(middle)) if middle and last else 1.0
         print(
-            f"memory {min(self.memory):.1f} to {max(self.memory):.1f} MB, last third {growth:.3f} of the middle"
+            f"memory {min(self.memory):.1f} to {max(self.memory):.1f} MB, "
+            f"its last third {growth:.3f} times the middle one"
         )
         bad = [name for name in ("hung", "twice", "orphans") if self.counts[name]]
         return bad + (["memory grows"] if growth > GROWTH else [])

@@ -1,4 +1,4 @@
-"""What faults happen to: a server over one transport, and over HTTP a relay in between that can be told to fail."""
+"""What faults happen to: a server over one transport, and over HTTP a relay that can be told to fail."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Relay:
             writer.transport.abort() if reset else writer.close()
 
     def freeze(self) -> None:
-        """Pass nothing on over the connections that are there now, for ever, and tell nobody; new ones work."""
+        """Pass nothing on over the connections that are there, for ever, and tell nobody; new ones work."""
         self._frozen |= self._writers
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -103,7 +103,7 @@ class Relay:
 
     async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await reader.read(65536):
-            while (self.mode == "stall" or writer in self._frozen) and not writer.is_closing():
+            while (self.mode == "stall" or writer in self._frozen) and not writer.is_closing():  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
             if self.mode == "reset":
                 self.cut(reset=True)

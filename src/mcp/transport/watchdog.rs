@@ -104,11 +104,9 @@ impl Watchdog {
             .current_dir("/")
             .process_group(0);
         let mut shell = shell.spawn()?;
-        let mut lines = String::new();
         for group in &self.groups {
-            lines.push_str(&format!("+ {group}\n"));
+            writeln!(pipe, "+ {group}")?;
         }
-        pipe.write_all(lines.as_bytes())?;
         // From here on nobody waits for it: a full pipe means that it is stopped.
         fcntl(pipe.as_fd(), FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
         self.pipe = Some(pipe);
