@@ -22,12 +22,14 @@ class Fault:
         cure: Undoes it; by default nothing has to be done.
         over: The transports that it makes sense for.
         lasts: Seconds from cause to cure.
+        unlisted: It changes the configuration: until it is undone there are no tools, and calls are told so.
     """
 
     cause: Act
     cure: Act | None = None
     over: tuple[str, ...] = TRANSPORTS
     lasts: float = 1.0
+    unlisted: bool = False
 
 
 def pid(provider: MCPProvider) -> int | None:
@@ -66,12 +68,12 @@ async def as_before(subject: Subject, _: MCPProvider) -> None:
     subject.switch("normal")
 
 
-def told(what: str) -> Act:
-    """The server is told to misbehave, by a call of its own."""
+def told(what: str, timeout: float = 2) -> Act:
+    """The server is told to misbehave, by a call of its own, which is waited for so many seconds."""
 
     async def cause(_: Subject, provider: MCPProvider) -> None:
         try:
-            await provider.connection("s").call_tool("write_c", {"do": what}, timeout=2)
+            await provider.connection("s").call_tool("write_c", {"do": what}, timeout=timeout)
         except Exception:
             return
 
@@ -89,6 +91,11 @@ def relayed(mode: str) -> Act:
     return cause
 
 
+async def vanish(subject: Subject, _: MCPProvider) -> None:
+    assert subject.relay is not None
+    subject.relay.freeze()
+
+
 async def port_closed(subject: Subject, _: MCPProvider) -> None:
     assert subject.relay is not None
     await subject.relay.close()
@@ -97,6 +104,25 @@ async def port_closed(subject: Subject, _: MCPProvider) -> None:
 async def port_open(subject: Subject, _: MCPProvider) -> None:
     assert subject.relay is not None
     await subject.relay.open()
+
+
+def moved(scheme: str, host: str) -> Act:
+    """The configuration is changed to an address that cannot be reached."""
+
+    async def cause(subject: Subject, provider: MCPProvider) -> None:
+        before = subject.entry["url"]
+        rest = before.removeprefix("http://").removeprefix("127.0.0.1")
+        subject.entry = {**subject.entry, "url": f"{scheme}://{host}{rest}"}
+        await provider.reload()
+
+    return cause
+
+
+async def moved_back(subject: Subject, provider: MCPProvider) -> None:
+    assert subject.relay is not None
+    path = subject.entry["url"].rpartition("/")[2]
+    subject.entry = {**subject.entry, "url": f"http://127.0.0.1:{subject.relay.port}/{path}"}
+    await provider.reload()
 
 
 async def restarts(subject: Subject, provider: MCPProvider) -> None:
@@ -110,13 +136,15 @@ PASS = relayed("pass")
 FAULTS = {
     "killed": Fault(kill, back),
     "stopped": Fault(stop, go_on, lasts=3),
+    "stopped for good": Fault(stop, over=("stdio",), lasts=3),
     "exits at start": Fault(restarted_as("exit_at_once"), as_before, ("stdio",), 2),
     "hangs at initialize": Fault(restarted_as("mute"), as_before, ("stdio",), 2),
     "hangs at list": Fault(restarted_as("mute_list"), as_before, ("stdio",), 2),
     "exits in a call": Fault(told("exit"), over=("stdio",)),
     "closes stdout": Fault(told("close_stdout"), over=("stdio",)),
     "floods": Fault(told("flood"), over=("stdio",)),
-    "answers late": Fault(told("late")),
+    # It needs 0.4 s, and its caller is gone by then.
+    "answers late": Fault(told("late", 0.1)),
     "restarts again and again": Fault(restarts, over=("stdio", "json"), lasts=0.1),
     "session lost (404)": Fault(relayed("404 Not Found"), PASS, ("json", "sse")),
     "session lost (400)": Fault(relayed("400 Bad Request"), PASS, ("json", "sse")),
@@ -124,6 +152,12 @@ FAULTS = {
     "unavailable (503)": Fault(relayed("503 Service Unavailable"), PASS, HTTP),
     "connection reset": Fault(relayed("reset"), PASS, HTTP),
     "half-open socket": Fault(relayed("stall"), PASS, HTTP, 3),
+    # Nobody ever closes the old sockets: it is the client that has to give them up.
+    "peer vanishes": Fault(vanish, over=HTTP, lasts=3),
     "one byte a second": Fault(relayed("drip"), PASS, HTTP, 3),
     "port closed": Fault(port_closed, port_open, HTTP, 2),
+    # No resolver knows this name, and none has to be asked for it (RFC 6761).
+    "DNS fails": Fault(moved("http", "nowhere.invalid"), moved_back, HTTP, 2, unlisted=True),
+    # What answers there does not talk TLS.
+    "TLS fails": Fault(moved("https", "127.0.0.1"), moved_back, HTTP, 2, unlisted=True),
 }

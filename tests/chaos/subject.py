@@ -41,6 +41,7 @@ class Relay:
         self.target = target
         self.mode = "pass"
         self.port = 0
+        self._frozen: set[asyncio.StreamWriter] = set()
         self._server: asyncio.Server | None = None
         self._writers: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -67,6 +68,10 @@ class Relay:
                     writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
             writer.transport.abort() if reset else writer.close()
 
+    def freeze(self) -> None:
+        """Pass nothing on over the connections that are there, for ever, and tell nobody; new ones work."""
+        self._frozen |= self._writers
+
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
@@ -86,17 +91,19 @@ class Relay:
                 await asyncio.gather(self._pump(reader, back), self._pump(there, writer))
             finally:
                 self._writers.discard(back)
+                self._frozen.discard(back)
                 back.close()
         except (OSError, asyncio.IncompleteReadError):
             pass
         finally:
             self._tasks.discard(task)
             self._writers.discard(writer)
+            self._frozen.discard(writer)
             writer.close()
 
     async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await reader.read(65536):
-            while self.mode == "stall" and not writer.is_closing():  # noqa: ASYNC110
+            while (self.mode == "stall" or writer in self._frozen) and not writer.is_closing():  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
             if self.mode == "reset":
                 self.cut(reset=True)
@@ -123,6 +130,8 @@ class Subject:
         self.notes = Path(self._folder.name, "notes")
         self._switch = Path(self._folder.name, "server")
         self.switch(mode)
+        #: What the configuration says of it, once it is open.
+        self.entry: dict[str, Any] = {}
         self.relay: Relay | None = None
         self._process: asyncio.subprocess.Process | None = None
         self._port = 0
@@ -139,13 +148,15 @@ class Subject:
         env = {"NOTES": str(self.notes), "CHAOS": self.mark}
         limits = {"toolTimeout": 2, "connectTimeout": 5, "startupWait": 10}
         if self.transport == "stdio":
-            return {"command": str(self._switch), "args": [], "env": env, **limits}
+            self.entry = {"command": str(self._switch), "args": [], "env": env, **limits}
+            return self.entry
         await self.start()
         self.relay = Relay(self._port)
         await self.relay.open()
         kind, path = ("sse", "sse") if self.transport == "legacy" else ("streamableHttp", "mcp")
         url = f"http://127.0.0.1:{self.relay.port}/{path}"
-        return {"type": kind, "url": url, "allowPrivate": True, **limits}
+        self.entry = {"type": kind, "url": url, "allowPrivate": True, **limits}
+        return self.entry
 
     async def start(self) -> None:
         """Start the HTTP server, at the port that it had."""

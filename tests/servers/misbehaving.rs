@@ -317,6 +317,11 @@ impl Server {
                 note(&params["arguments"]["id"]);
                 send(&reply);
             }
+            "slow_note" => {
+                note(&params["arguments"]["id"]);
+                std::thread::sleep(Duration::from_millis(20));
+                send(&reply);
+            }
             "flood" => {
                 for _ in 0..2000 {
                     raw(format!("{{\"jsonrpc\":\"2.0\",\"method\":\"notifications/unheard_of\",\"params\":{{\"x\":\"{}\"}}}}\n", "x".repeat(500)).as_bytes());
