@@ -136,7 +136,7 @@ ROWS = (
     ),
     Row(
         "start_cold",
-        "start and end with ten servers that need 0.5 s each",
+        "start with ten servers that need 0.5 s each",
         "ms",
         rounds=5,
         targets=(Target("faster", 8),),
@@ -157,3 +157,5 @@ PACKAGE_TIME = Row(
 )
 IMPORT_TIME = Row("import_time", "import of all that an agent with MCP servers uses", "ms", rounds=9)
 IMPORT_MEMORY = Row("import_memory", "memory after that", "MB", rounds=9, targets=(Target("under", 25),))
+#: The same, by the difference between a client of few servers and one of many.
+SERVER_MEMORY = Row("server_memory", "memory of the client for each connected server", "MB", rounds=5)

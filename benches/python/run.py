@@ -22,7 +22,20 @@ from typing import Any
 
 import table
 import tree
-from rows import IMPORT_MEMORY, IMPORT_TIME, OURS, PACKAGE_TIME, PLAIN, REFERENCE, RMCP, ROWS, SDK, Row
+from memory import measure_memory
+from rows import (
+    IMPORT_MEMORY,
+    IMPORT_TIME,
+    OURS,
+    PACKAGE_TIME,
+    PLAIN,
+    REFERENCE,
+    RMCP,
+    ROWS,
+    SDK,
+    SERVER_MEMORY,
+    Row,
+)
 from side import Side, measure_import
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -63,6 +76,13 @@ def main() -> int:
     if not options.rows or "import" in options.rows:
         print("import ...", file=sys.stderr, flush=True)
         results += imports(pythons, options.rounds)
+    if not options.rows or SERVER_MEMORY.key in options.rows:
+        print(f"{SERVER_MEMORY.title} ...", file=sys.stderr, flush=True)
+        rounds = options.rounds or SERVER_MEMORY.rounds
+        sides_of_it = {
+            who: measure_memory(who, pythons[who], options.floor, rounds) for who in (OURS, REFERENCE)
+        }
+        results.append((SERVER_MEMORY, sides_of_it))
     cells = table.lines(results)
     print(table.for_terminal(cells))
     failures = [(row, who, side) for row, found in results for who, side in found.items() if "error" in side]
@@ -81,7 +101,9 @@ def arguments() -> argparse.Namespace:
     reference = os.environ.get("NBTOOLS_REFERENCE_PYTHON", str(ROOT / ".venvs/reference/bin/python"))
     floor = str(ROOT / "target/release/examples/floor_server")
     parser.add_argument(
-        "rows", nargs="*", help="only these rows: " + ", ".join([r.key for r in ROWS] + ["import"])
+        "rows",
+        nargs="*",
+        help="only these rows: " + ", ".join([r.key for r in ROWS] + ["import", SERVER_MEMORY.key]),
     )
     parser.add_argument("--ours", default=sys.executable, help="interpreter with nanobot-tools")
     parser.add_argument("--reference", default=reference, help="interpreter with nanobot-ai")

@@ -24,17 +24,27 @@ def start_makers_for(names: Names, floor: str, start: Start) -> dict[str, Maker]
     @asynccontextmanager
     async def ten(warm: bool) -> Made:
         with tempfile.TemporaryDirectory() as folder:
+            closers: list[Callable[[], Awaitable[None]]] = []
 
             async def many(number: int) -> Any:
                 for _ in range(number):
                     registry = names.registry()
-                    close = await start(servers, registry, Path(folder, "cache") if warm else None)
+                    closers.append(await start(servers, registry, Path(folder, "cache") if warm else None))
                     found = registry.get_definitions()
-                    await close()
                 return len(expect(len(found) >= SERVERS, found))
 
-            if warm:
-                await many(1)
-            yield many
+            async def close() -> None:
+                while closers:
+                    await closers.pop()()
+
+            # To end a server that is still starting is to wait for it: no part of the start.
+            many.afterwards = close  # type: ignore[attr-defined]
+            try:
+                if warm:
+                    await many(1)
+                    await close()
+                yield many
+            finally:
+                await close()
 
     return {"start_cold": lambda: ten(False), "start_warm": lambda: ten(True)}

@@ -8,7 +8,9 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
-#: Does the work of a row as often as it is told, and returns the last result.
+#: Does the work of a row as often as it is told, and returns the last result. What its attribute
+#: ``afterwards``
+#: does, if it has one, is not timed.
 Many = Callable[[int], Awaitable[Any]]
 Maker = Callable[[], AbstractAsyncContextManager[Many]]
 Made = AsyncIterator[Many]

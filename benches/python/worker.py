@@ -47,7 +47,10 @@ class Worker:
                 gc.collect()
                 cpu, wall = time.process_time(), time.perf_counter()
                 await self._many(command["number"])
-                return {"wall": time.perf_counter() - wall, "cpu": time.process_time() - cpu}
+                answer = {"wall": time.perf_counter() - wall, "cpu": time.process_time() - cpu}
+                if afterwards := getattr(self._many, "afterwards", None):
+                    await afterwards()
+                return answer
             case "finish":
                 await self._stack.aclose()
                 self._many = None

@@ -26,6 +26,8 @@ KINDS = ("stdio", "stdio", "stdio", "stdio", "stdio", "json", "json", "sse", "ss
 #: How much larger the last third may be on average than the middle one: what an allocator does in that time.
 GROWTH = 1.05
 BATCH = 20
+#: Seconds between two lines about what the process has collected.
+SHOWN = 30
 
 
 def memory() -> float:
@@ -94,7 +96,9 @@ class Soak:
                 self.number += 1
                 name = self.random.choice(list(self.subjects))
                 if self.random.random() < 0.3:
-                    calls.append(ToolCall(f"mcp_{name}_write_c", {"do": "note", "id": self.number}))
+                    # Some take a while after their effect, so that faults find them under way.
+                    do = self.random.choice(["note", "slow_note"])
+                    calls.append(ToolCall(f"mcp_{name}_write_c", {"do": do, "id": self.number}))
                 else:
                     calls.append(ToolCall(f"mcp_{name}_act", {"do": "x" * self.random.randrange(2000)}))
             try:
@@ -160,9 +164,15 @@ class Soak:
             self.counts["reloads"] += 1
 
     async def sample(self) -> None:
-        """Memory, once a second."""
+        """Memory, once a second; now and then a line about that and what else a process collects."""
+        begun = time.monotonic()
         while not self.over:
             self.memory.append(memory())
+            if len(self.memory) % SHOWN == 0:
+                print(
+                    f"{time.monotonic() - begun:6.0f} s {self.memory[-1]:6.1f} MB {dict(resources())}",
+                    flush=True,
+                )
             await asyncio.sleep(1)
 
 
