@@ -93,7 +93,7 @@ promise! { seventeen_mebibytes_in_one_message_are_delivered [stdio json sse lega
     assert_eq!(text(&peer, "after").await, "after");
 }}
 
-promise! { a_message_over_the_limit_fails_its_call_at_once [stdio sse legacy] |over| {
+promise! { a_message_over_the_limit_fails_its_call_at_once [stdio json sse legacy] |over| {
     let peer = over.connected("normal").await;
     let arguments = json!({"do": "huge", "size": 65 << 20});
     let error = act_with(&peer, arguments, CallContext::default()).await.unwrap_err();

@@ -32,6 +32,10 @@ pub fn forked() {
     watchdog::forget();
 }
 
+/// The longest message that is taken from a server: a line, a body or an event. The reference's own limit is
+/// what memory allows; 17 MiB occur.
+const MAX_MESSAGE: usize = 64 << 20;
+
 /// What a transport is told of a message beside its bytes.
 #[derive(Debug, Clone)]
 pub(in crate::mcp) enum Kind<'a> {

@@ -5,9 +5,6 @@
 
 use crate::mcp::wire::IdScanner;
 
-/// Longest line that is kept. The reference's own limit is what memory allows; 17 MiB occur.
-pub(super) const MAX_LINE: usize = 64 << 20;
-
 /// A buffer of this size is kept between lines; one that grew beyond is given back.
 const KEEP: usize = 1 << 20;
 

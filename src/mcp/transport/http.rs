@@ -25,16 +25,13 @@ use serde_json::value::RawValue;
 use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::{Failure, Receiver};
+use super::{Failure, MAX_MESSAGE, Receiver};
 use crate::{
     Error,
     mcp::wire,
-    net::{NetError, Response, excerpt, redacted},
+    net::{NetError, NetErrorKind, Response, excerpt, redacted},
 };
 
-/// Longest body of a reply that is read, and longest event.
-pub(super) const MAX_BODY: usize = 256 << 20;
-pub(super) const MAX_EVENT: usize = 64 << 20;
 /// How much of a body that is no reply is shown.
 const EXCERPT: usize = 300;
 /// How much of it is read, and how long it is waited for.
@@ -133,7 +130,7 @@ impl Exchange {
 
     /// The reply, as it must have been, was longer than what is read.
     pub(super) fn too_long(&self) {
-        self.fail(Failure::Unreadable(format!("it has more than the {MAX_EVENT} bytes that are accepted")));
+        self.fail(Failure::Unreadable(format!("it has more than the {MAX_MESSAGE} bytes that are accepted")));
     }
 }
 
@@ -197,7 +194,13 @@ impl Exchanges {
 
 /// What becomes of a request that has no response.
 pub(super) fn failure(error: &NetError) -> Failure {
-    if error.sent { Failure::Lost(error.to_string()) } else { Failure::NotSent(error.to_string()) }
+    let text = error.to_string();
+    match error.kind {
+        // It came, and would come again.
+        NetErrorKind::TooLarge => Failure::Unreadable(text),
+        _ if error.sent => Failure::Lost(text),
+        _ => Failure::NotSent(text),
+    }
 }
 
 /// A response that is no success: its body as far as it came, and what it means.
@@ -298,7 +301,7 @@ pub(super) async fn answer(response: &mut Response) -> Answer {
     }
     let status = response.status().as_u16();
     if media == "application/json" || media.ends_with("+json") {
-        return match response.collect(MAX_BODY).await {
+        return match response.collect(MAX_MESSAGE).await {
             Ok(body) if body.trim_ascii().is_empty() => Answer::Failure(Failure::Unreadable(format!(
                 "HTTP {status} with an empty body instead of a reply"
             ))),

@@ -19,8 +19,8 @@ use reqwest::Url;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{
-    Carrier, Failure, Kind, Position, Receiver, Refused,
-    http::{self as common, Exchange, Exchanges, Gate, MAX_EVENT, Refusal, carries_message},
+    Carrier, Failure, Kind, MAX_MESSAGE, Position, Receiver, Refused,
+    http::{self as common, Exchange, Exchanges, Gate, Refusal, carries_message},
 };
 use crate::{
     mcp::wire,
@@ -236,7 +236,7 @@ impl Shared {
                 }
             });
         }
-        let mut parser = Parser::new(MAX_EVENT);
+        let mut parser = Parser::new(MAX_MESSAGE);
         loop {
             let chunk = match response.chunk().await {
                 Ok(Some(chunk)) => chunk,
@@ -263,7 +263,7 @@ impl Shared {
             }
             Event::Message { .. } => {}
             Event::TooLong { beginning } => {
-                let why = format!("it has more than the {MAX_EVENT} bytes that are accepted");
+                let why = format!("it has more than the {MAX_MESSAGE} bytes that are accepted");
                 self.receiver.undelivered(wire::salvage_id(&beginning), &why);
             }
         }

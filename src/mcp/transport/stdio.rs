@@ -8,8 +8,8 @@ use std::{io, sync::Arc, time::Duration};
 use tokio::{io::AsyncReadExt, process::ChildStdout};
 
 use super::{
-    Carrier, Kind, Position, Receiver, Refused,
-    frame::{Line, Lines, MAX_LINE},
+    Carrier, Kind, MAX_MESSAGE, Position, Receiver, Refused,
+    frame::{Line, Lines},
     outbox::Outbox,
     process::{Pipes, Process},
 };
@@ -94,7 +94,7 @@ impl Drop for End {
 
 /// The reader task: until the output ends, or the process has and nothing more comes.
 async fn read(receiver: Arc<dyn Receiver>, mut stdout: ChildStdout, process: Arc<Process>, mut end: End) {
-    let mut lines = Lines::new(MAX_LINE);
+    let mut lines = Lines::new(MAX_MESSAGE);
     let outbox = Arc::clone(&end.outbox);
     let gone = async {
         let by_input = tokio::select! {
@@ -145,7 +145,7 @@ fn deliver(receiver: &dyn Receiver, lines: &Lines, line: Line) {
     match line {
         Line::Whole(range) => receiver.deliver(&wire::text(lines.bytes(range)), None),
         Line::TooLong { id, length } => {
-            let why = format!("it has {length} bytes, more than the {MAX_LINE} that are accepted");
+            let why = format!("it has {length} bytes, more than the {MAX_MESSAGE} that are accepted");
             receiver.undelivered(id, &why);
         }
     }

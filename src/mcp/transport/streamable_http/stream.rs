@@ -7,7 +7,8 @@ use tokio::time::Instant;
 use super::{
     super::{
         Failure,
-        http::{self as common, Exchange, MAX_EVENT, Refusal, carries_message},
+        MAX_MESSAGE,
+        http::{self as common, Exchange, Refusal, carries_message},
     },
     Shared,
 };
@@ -52,7 +53,7 @@ pub(super) struct Stream {
 impl Stream {
     /// Read one response to its end, or until shortly after the reply.
     pub(super) async fn read(&mut self, response: &mut Response, deliver: impl Fn(Event) -> bool) -> End {
-        let mut parser = Parser::new(MAX_EVENT);
+        let mut parser = Parser::new(MAX_MESSAGE);
         self.progress = false;
         let opened = Instant::now();
         let mut leave: Option<Instant> = None;
