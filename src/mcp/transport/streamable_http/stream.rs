@@ -6,8 +6,7 @@ use tokio::time::Instant;
 
 use super::{
     super::{
-        Failure,
-        MAX_MESSAGE,
+        Failure, MAX_MESSAGE,
         http::{self as common, Exchange, Refusal, carries_message},
     },
     Shared,
