@@ -454,5 +454,9 @@ async fn a_bad_server_holds_up_nobody() {
     let missing = ServerConfig::stdio(server("no_such_server"), Vec::<String>::new());
     let missing = Server::open("missing", missing, Arc::new(NoDelegate), None);
     let failure = missing.settled(GENEROUS).await.failure.unwrap().to_string();
-    assert!(failure.contains("no_such_server"), "{failure}");
+    assert!(failure.contains("no_such_server") && failure.contains("whole path"), "{failure}");
+    let folder = ServerConfig::stdio("/tmp", Vec::<String>::new());
+    let folder = Server::open("folder", folder, Arc::new(NoDelegate), None);
+    let failure = folder.settled(GENEROUS).await.failure.unwrap().to_string();
+    assert!(failure.contains("'/tmp'") && failure.contains("no program"), "{failure}");
 }

@@ -195,8 +195,7 @@ async fn attempt(
     let mut leash = None;
     match (config.transport, *client) {
         (TransportKind::Stdio, _) | (_, None) => {
-            let started = stdio::start(config)
-                .map_err(|error| failed(format!("'{}' could not be started: {error}", config.command)))?;
+            let started = stdio::start(config).map_err(|error| failed(not_started(config, &error)))?;
             peer.carry_by(Arc::clone(&started.carrier) as Arc<dyn Carrier>);
             leash = Some(Leash(started.listen(inbox)));
         }
@@ -250,6 +249,32 @@ async fn attempt(
             Err(Failed { error: failed(why), unauthorised: peer.is_unauthorised(), answered, ended })
         }
     }
+}
+
+/// Why a program did not start, and what to do about it.
+fn not_started(config: &ServerConfig, error: &std::io::Error) -> String {
+    let command = &config.command;
+    let mut text = format!("'{command}' could not be started: {error}");
+    let program = std::path::Path::new(command).file_stem().unwrap_or_default().to_string_lossy();
+    let advice = match (error.kind(), &*program) {
+        // It is the folder that there is not, which the error says.
+        _ if config.cwd.as_ref().is_some_and(|cwd| !cwd.is_dir()) => "",
+        (std::io::ErrorKind::NotFound, "npx" | "npm" | "node") => {
+            "is Node.js installed, and on the PATH of this process?"
+        }
+        (std::io::ErrorKind::NotFound, "uvx" | "uv") => "is uv installed, and on the PATH of this process?",
+        (std::io::ErrorKind::NotFound, "docker") => "is Docker installed, and on the PATH of this process?",
+        (std::io::ErrorKind::NotFound, _) => {
+            "install it, put it on the PATH of this process, or give its whole path"
+        }
+        (std::io::ErrorKind::PermissionDenied, _) => "it is no program, or may not be executed",
+        _ => "",
+    };
+    if !advice.is_empty() {
+        text.push_str("; ");
+        text.push_str(advice);
+    }
+    text
 }
 
 /// Ends a peer that came to nothing, also when the attempt is dropped half-way.
