@@ -17,7 +17,7 @@ use std::{
 use nanobot_tools::{CallContext, Error, Progress, Tool, mcp::Connection};
 use over::Over;
 use parking_lot::Mutex;
-use serde_json::json;
+use serde_json::{Value, json};
 use support::{GENEROUS, act, act_with, error, text, tool};
 
 fn raw_names(connection: &Connection) -> Vec<String> {
@@ -103,6 +103,20 @@ promise! { a_message_over_the_limit_fails_its_call_at_once [stdio json sse legac
         assert_eq!(text(&peer, "after").await, "after");
     }
 }}
+
+/// The tool timeout is the only limit of a call: nothing below it has one of its own, such as the 30 s that
+/// HTTP clients like. All at once, because it takes its time.
+#[tokio::test]
+async fn a_call_of_33_s_works_over_every_transport() {
+    let call = |over: Over| async move {
+        let peer = over.connected_with("normal", json!({"toolTimeout": 60})).await;
+        let Value::Object(arguments) = json!({"do": "long"}) else { unreachable!() };
+        let call = tool(&peer, "act").call(arguments.into(), CallContext::default());
+        let output = call.await.unwrap_or_else(|error| panic!("{over:?}: {error}"));
+        assert_eq!(output.as_text(), Some("long"), "{over:?}");
+    };
+    tokio::join!(call(Over::Stdio), call(Over::Json), call(Over::Sse), call(Over::Legacy));
+}
 
 promise! { a_large_request_is_delivered [stdio json sse legacy] |over| {
     let peer = over.connected("normal").await;

@@ -343,6 +343,15 @@ async fn a_server_that_is_not_lazy_is_not_known_from_the_cache() {
 }
 
 #[tokio::test]
+async fn a_server_can_be_told_later_to_stop_when_nobody_needs_it() {
+    let server = open("normal", json!({}));
+    let first = ready(&server).await;
+    assert!(server.update(entry("normal", json!({"idleTimeout": 0.2}))));
+    until("it is stopped", || server.state() == ConnectionState::Cached).await;
+    gone(first).await;
+}
+
+#[tokio::test]
 async fn a_disabled_server_is_never_started() {
     let server = open("normal", json!({"disabled": true}));
     assert_eq!(server.settled(GENEROUS).await.state, ConnectionState::Disabled);

@@ -279,6 +279,8 @@ impl Server {
         if self.shared.offering.reconfigure(config) {
             self.shared.tell(Event::Offering);
         }
+        // Its keeper may have to wait for something else now.
+        self.shared.link().want();
         true
     }
 

@@ -296,6 +296,10 @@ impl Server {
                 std::thread::sleep(Duration::from_millis(400));
                 send(&reply);
             }
+            "long" => {
+                std::thread::sleep(Duration::from_secs(33));
+                send(&reply);
+            }
             "cancelled" => send(&text(id, &self.cancelled.len().to_string())),
             "token" => send(&text(id, &token.to_string())),
             "arguments" => send(&text(id, &params["arguments"].to_string())),

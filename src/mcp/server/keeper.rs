@@ -214,7 +214,11 @@ impl Keeper {
                     if traffic.idle() >= limit && !connection.is_busy() {
                         // Calls that come now wait for the next start.
                         link.sleep();
-                        return End::Idle;
+                        if !connection.is_busy() {
+                            return End::Idle;
+                        }
+                        // One had come before.
+                        link.open(connection.peer());
                     }
                     false
                 }
