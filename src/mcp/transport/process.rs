@@ -64,6 +64,9 @@ const NEEDED: [&str; 13] = [
 
 /// Whether a server sees this variable of the host's.
 fn is_inherited(name: &str) -> bool {
+    // They have no case there.
+    #[cfg(windows)]
+    let name = &*name.to_ascii_uppercase();
     INHERITED.contains(&name)
         || NEEDED.contains(&name)
         || name.starts_with("XDG_")
