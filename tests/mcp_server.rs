@@ -309,17 +309,17 @@ impl Switch {
     }
 
     fn open(&self) -> (Arc<Server>, Shelf) {
-        let shelf = Shelf::new(self.0.path().join("shelf"));
-        let server = Server::open("odd", self.config(), Arc::new(NoDelegate), Some(shelf.clone()));
-        (server, shelf)
+        let cache = Shelf::new(self.0.path().join("shelf"));
+        let server = Server::open("odd", self.config(), Arc::new(NoDelegate), Some(cache.clone()));
+        (server, cache)
     }
 
     /// Start it in this mode once, so that the cache knows it.
     async fn known_as(&self, mode: &str) {
         self.to(mode);
-        let (first, shelf) = self.open();
+        let (first, cache) = self.open();
         ready(&first).await;
-        until("it is kept", || !shelf.entries().unwrap().is_empty()).await;
+        until("it is kept", || !cache.entries().unwrap().is_empty()).await;
         first.close(Duration::ZERO).await;
     }
 }

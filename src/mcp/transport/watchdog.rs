@@ -34,7 +34,7 @@ sleep 1
 for group in $groups; do kill -s KILL -- "-$group"; done
 "#;
 
-/// One that ends sooner is not replaced at once: something is wrong with shells here.
+/// Between the starts of two: something may be wrong with shells here.
 const SOON: Duration = Duration::from_secs(1);
 
 static WATCHDOG: Mutex<Watchdog> = Mutex::new(Watchdog { groups: BTreeSet::new(), shell: None });
@@ -145,10 +145,11 @@ fn launch(groups: &BTreeSet<u32>) -> io::Result<Shell> {
                 return;
             }
         }
-        let mut watchdog = WATCHDOG.lock();
-        if watchdog.shell.as_ref().is_some_and(|current| current.id == id) {
-            watchdog.shell = None;
-            if begun.elapsed() > SOON {
+        let unexpected = WATCHDOG.lock().shell.take_if(|current| current.id == id).is_some();
+        if unexpected {
+            tokio::time::sleep(SOON.saturating_sub(begun.elapsed())).await;
+            let mut watchdog = WATCHDOG.lock();
+            if watchdog.shell.is_none() && !watchdog.groups.is_empty() {
                 watchdog.start();
             }
         }
