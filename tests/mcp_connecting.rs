@@ -178,6 +178,15 @@ async fn the_environment_is_an_allow_list_plus_what_the_entry_names() {
 }
 
 #[tokio::test]
+async fn a_server_that_does_not_speak_the_version_that_is_asked_for_is_told_so() {
+    for mode in ["normal", "exit_at_once", "exit_in_initialize"] {
+        let pinned = entry(mode, json!({"protocol": "2026-07-28"}));
+        let error = connect("odd", pinned).await.unwrap_err().to_string();
+        assert!(error.contains("2026-07-28") && error.contains("entry asks for"), "{mode}: {error}");
+    }
+}
+
+#[tokio::test]
 async fn faulty_addresses_and_disabled_entries_are_refused_by_name() {
     let entry = ServerConfig::from_json("web", &json!({"type": "http", "url": "not an address"})).unwrap();
     let error = connect("web", entry).await.unwrap_err();

@@ -100,9 +100,13 @@ pub(super) async fn open(peer: &Arc<Peer>, terms: &Terms) -> Result<About, Failu
     if let Some(version) = &terms.pinned {
         return match Era::of(version) {
             Era::Legacy => initialize(peer, terms, version).await,
-            Era::Modern => match discover(peer, terms).await? {
-                Found::Modern(about) => Ok(about),
-                Found::Legacy(why) => {
+            Era::Modern => match discover(peer, terms).await {
+                Ok(Found::Modern(about)) if about.protocol == *version => Ok(about),
+                found => {
+                    let why = match found {
+                        Ok(Found::Modern(about)) => format!("it offers {}", about.protocol),
+                        Ok(Found::Legacy(why)) | Err(why) => why,
+                    };
                     Err(format!("the server does not speak {version}, which its entry asks for: {why}"))
                 }
             },

@@ -282,3 +282,12 @@ async def test_the_official_server_completes_subscribes_and_reports_progress() -
         await eventually(lambda: uri in updates)
         await connection.call_tool("toggle-subscriber-updates")
         await connection.unsubscribe_resource(uri)
+
+
+async def test_the_end_of_what_a_url_was_opened_for_is_told() -> None:
+    done: list[tuple[str, str]] = []
+    callbacks = MCPCallbacks(elicitation_complete=lambda server, number: done.append((server, number)))
+    async with await connect_mcp_server("s", asking(), callbacks=callbacks) as connection:
+        params = {"elicitationId": "e-1"}
+        await say(connection, "tell", method="notifications/elicitation/complete", params=params)
+        await eventually(lambda: done == [("s", "e-1")])

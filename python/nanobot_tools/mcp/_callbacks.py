@@ -44,6 +44,9 @@ class MCPCallbacks:
             the resource's URI. What changes several times before the callback is done is told once.
         list_changed: Hears that a server has changed a list, after the registry was refreshed; gets the
             server's name and ``"tools"``, ``"resources"`` or ``"prompts"``.
+        elicitation_complete: Hears that what a URL was opened for is done
+            (``notifications/elicitation/complete``); gets the server's name and the ``elicitationId`` of the
+            request.
     """
 
     sampling: Callable[[str, dict[str, Any]], _Result | Awaitable[_Result]] | None = None
@@ -55,6 +58,7 @@ class MCPCallbacks:
     ) = None
     resource_updated: Callable[[str, str], object] | None = None
     list_changed: Callable[[str, str], object] | None = None
+    elicitation_complete: Callable[[str, str], object] | None = None
 
     def _offers(self) -> list[str]:
         """The names of the requests that are answered."""

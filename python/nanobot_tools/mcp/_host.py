@@ -63,6 +63,11 @@ class Host:
         if self._callbacks.resource_updated is not None:
             self._tell("resource", uri)
 
+    def elicitation_complete(self, elicitation: str) -> None:
+        """What a URL was opened for is done."""
+        if self._callbacks.elicitation_complete is not None:
+            self._tell("elicitation", elicitation)
+
     def offering_changed(self) -> None:
         """What the server offers is not what it was."""
         connection = self._connection()
@@ -151,7 +156,11 @@ class Host:
             # Before the callback: what changes while it runs is news again.
             del self._news[item]
             callbacks = self._callbacks
-            callback = callbacks.resource_updated if kind == "resource" else callbacks.list_changed
+            callback = {
+                "resource": callbacks.resource_updated,
+                "list": callbacks.list_changed,
+                "elicitation": callbacks.elicitation_complete,
+            }[kind]
             if callback is None:
                 continue
             try:

@@ -242,10 +242,14 @@ async fn attempt(
         }
         Err(why) => {
             let (answered, ended) = (peer.was_answered(), peer.why_ended().is_some());
-            let why = match &leash {
+            let mut why = match &leash {
                 Some(leash) => give_up(&leash.0, &peer, why).await,
                 None => why,
             };
+            // There are old servers that end when the first request is one that they do not know.
+            if let Some(version) = config.protocol.as_ref().filter(|version| !why.contains(*version)) {
+                why = format!("{why}; its entry asks for the protocol {version}");
+            }
             Err(Failed { error: failed(why), unauthorised: peer.is_unauthorised(), answered, ended })
         }
     }

@@ -103,8 +103,7 @@ impl Delegate for PyHost {
             Event::ListChanged(kind) => self.tell("list_changed", (kind.as_str(),)),
             Event::Offering => self.tell("offering_changed", ()),
             Event::State { state, failure } => self.tell("state_changed", (state.as_str(), failure)),
-            // What a URL was opened for is the server's affair.
-            _ => {}
+            Event::ElicitationComplete { id } => self.tell("elicitation_complete", (id,)),
         }
     }
 }
