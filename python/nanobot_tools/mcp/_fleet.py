@@ -189,17 +189,14 @@ class Fleet:
             "tools_removed": dropped,
         }
 
-    async def aclose(self, names: Iterable[str] | None = None) -> None:
-        """Close these servers, or all of them for ever; nothing that drains is waited for any more."""
-        if names is None:
-            self.closing = True
+    async def aclose(self) -> None:
+        """Close all of them for ever; nothing that drains is waited for any more."""
+        self.closing = True
         with self._lock:
-            chosen = list(self._connections) if names is None else list(names)
-            closing = [one for name in chosen if (one := self._connections.pop(name, None)) is not None]
-            if names is None:
-                closing += self._draining
-                self._draining.clear()
-                self._faults.clear()
+            closing = [*self._connections.values(), *self._draining]
+            self._connections.clear()
+            self._draining.clear()
+            self._faults.clear()
         await asyncio.gather(*(one.aclose() for one in closing))
 
     def _open(self, name: str, entry: Any) -> tuple[MCPConnection | None, bool]:
