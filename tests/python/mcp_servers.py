@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import shutil
 import sys
 from collections.abc import Callable
@@ -19,6 +20,13 @@ NPM = TESTS / "node/node_modules/@modelcontextprotocol"
 needs_node = pytest.mark.skipif(
     shutil.which("node") is None or not NPM.exists(), reason="needs Node and the servers in tests/node"
 )
+
+
+def echo(*options: str, **entry: Any) -> dict[str, Any]:
+    """The entry of the server that ships inside the package."""
+    args = ["-m", "nanobot_tools.testing.echo_server", *options]
+    env = {"PYTHONPATH": os.environ.get("PYTHONPATH", ""), **entry.pop("env", {})}
+    return {"command": sys.executable, "args": args, "env": env, **entry}
 
 
 def asking(*options: str, **entry: Any) -> dict[str, Any]:

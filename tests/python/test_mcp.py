@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from mcp_servers import eventually
+from mcp_servers import echo, eventually
 from nanobot_tools import (
     MCPConnectionError,
     MCPError,
@@ -28,12 +28,6 @@ from nanobot_tools import (
 from nanobot_tools.mcp import MCPToolWrapper
 
 HINT = "\n\n[Analyze the error above and try a different approach.]"
-
-
-def echo(*options: str, **entry: Any) -> dict[str, Any]:
-    args = ["-m", "nanobot_tools.testing.echo_server", *options]
-    env = {"PYTHONPATH": os.environ.get("PYTHONPATH", "")}
-    return {"command": sys.executable, "args": args, "env": env, **entry}
 
 
 def script(tmp_path: Path, source: str) -> dict[str, Any]:

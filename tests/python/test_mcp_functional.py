@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from mcp_servers import eventually
+from mcp_servers import echo, eventually
 from nanobot_tools import MCPProvider, Tool, ToolRegistry
 from nanobot_tools.mcp import (
     close_mcp_servers,
@@ -18,16 +17,6 @@ from nanobot_tools.mcp import (
     reload_servers,
     request_mcp_reload,
 )
-
-
-def echo(**entry: Any) -> dict[str, Any]:
-    env = {"PYTHONPATH": os.environ.get("PYTHONPATH", ""), **entry.pop("env", {})}
-    return {
-        "command": sys.executable,
-        "args": ["-m", "nanobot_tools.testing.echo_server"],
-        "env": env,
-        **entry,
-    }
 
 
 def agent(**servers: Any) -> SimpleNamespace:

@@ -16,23 +16,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mcp_servers import eventually
+from mcp_servers import echo, eventually
 from nanobot_tools import MCPProvider, ToolRegistry, is_tool_error_result
 
 REFERENCE_KEYS = {
     "ok", "message", "added", "changed", "removed", "retried", "connected", "configured", "failed",
     "tools_removed", "requires_restart",
 }  # fmt: skip
-
-
-def echo(**entry: Any) -> dict[str, Any]:
-    env = {"PYTHONPATH": os.environ.get("PYTHONPATH", ""), **entry.pop("env", {})}
-    return {
-        "command": sys.executable,
-        "args": ["-m", "nanobot_tools.testing.echo_server"],
-        "env": env,
-        **entry,
-    }
 
 
 def hangs(tmp_path: Path, **entry: Any) -> dict[str, Any]:

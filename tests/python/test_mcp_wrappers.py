@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-import os
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +13,7 @@ from typing import Any
 from unittest.mock import AsyncMock, MagicMock
 
 import pytest
+from mcp_servers import echo
 from nanobot_tools import (
     MCPConnectionError,
     MCPError,
@@ -635,11 +634,6 @@ async def test_the_registry_adds_the_hint_to_failures() -> None:
 
 
 # -- our own connections ----------------------------------------------------------------------------------
-
-
-def echo() -> dict[str, Any]:
-    env = {"PYTHONPATH": os.environ.get("PYTHONPATH", "")}
-    return {"command": sys.executable, "args": ["-m", "nanobot_tools.testing.echo_server"], "env": env}
 
 
 async def test_wrappers_of_a_connection_run_its_native_tools() -> None:
