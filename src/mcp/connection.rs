@@ -31,7 +31,7 @@ use super::{
     session::{self, About, List},
     state::ConnectionState,
     transport::process::Process,
-    wrap::{self, Limits, McpTool},
+    wrap::{self, McpTool, Terms},
 };
 use crate::{
     Arguments, BoxFuture, CallContext,
@@ -370,10 +370,7 @@ pub(super) fn call_tool(
     arguments: Arguments,
     context: CallContext,
 ) -> BoxFuture<Result<Box<RawValue>>> {
-    let config = offering.config();
-    let (headers, harmless) = offering.known(tool);
-    let (limits, replay) = (Limits::of(&config, tool), wrap::replay(&config, harmless));
-    wrap::call_raw(Arc::clone(offering.link()), tool.to_owned(), headers, arguments, limits, replay, context)
+    wrap::call_raw(Arc::clone(offering.link()), tool.to_owned(), arguments, offering.terms(tool), context)
 }
 
 /// Make any request, over whatever connection there is.
@@ -383,10 +380,8 @@ pub(super) fn request(
     params: Map<String, Value>,
     context: CallContext,
 ) -> BoxFuture<Result<Box<RawValue>>> {
-    let config = offering.config();
-    let limits = Limits { timeout: config.tool_timeout, cap: None };
-    let replay = wrap::replay_of(&config, method);
-    wrap::request(Arc::clone(offering.link()), What::of(method), params, limits, replay, context)
+    let terms = Terms::of_request(&offering.config(), method);
+    wrap::request(Arc::clone(offering.link()), What::of(method), params, terms, context)
 }
 
 async fn end_process(process: Arc<Process>) {

@@ -15,9 +15,8 @@ use parking_lot::{Mutex, RwLock};
 
 use super::{
     config::ServerConfig,
-    era::ParamHeader,
     link::Link,
-    wrap::{self, Capability, McpTool, Offer, Wrapper},
+    wrap::{self, Capability, McpTool, Offer, Terms, Wrapper},
 };
 
 /// What a server was asked to tell, which it has to be asked again when it forgets.
@@ -76,9 +75,8 @@ impl Offering {
     }
 
     /// Put what was read in place; whether that changes anything. `notes` says what was odd about it.
-    pub(super) fn put(&self, offer: Offer, mut notes: Vec<String>) -> bool {
+    pub(super) fn put(&self, offer: Arc<Offer>, mut notes: Vec<String>) -> bool {
         let config = self.config();
-        let offer = Arc::new(offer);
         let former = self.tools.read().clone();
         let tools = self.wrapper.wrap(&config, &offer, &former, &mut notes);
         let same = former.len() == tools.len() && former.iter().zip(&tools).all(|(a, b)| Arc::ptr_eq(a, b));
@@ -103,8 +101,7 @@ impl Offering {
     /// Take an entry of the same server; whether that changes what is offered.
     pub(super) fn reconfigure(&self, config: ServerConfig) -> bool {
         *self.config.write() = Arc::new(config);
-        let offer = Offer::clone(&self.offer());
-        self.put(offer, Vec::new())
+        self.put(self.offer(), Vec::new())
     }
 
     /// The tools that are tools on the server (or those that are not), in the server's order.
@@ -122,14 +119,10 @@ impl Offering {
         self.warnings.read().clone()
     }
 
-    /// What calling a tool by its raw name needs: the arguments that headers repeat, and whether calling
-    /// it twice does no harm.
-    pub(super) fn known(&self, tool: &str) -> (Arc<[ParamHeader]>, bool) {
+    /// What holds for calls of a tool by its raw name.
+    pub(super) fn terms(&self, tool: &str) -> Terms {
         let offer = self.offer();
-        let known = offer.tools.iter().find(|known| known.name == tool);
-        known.map_or((Arc::new([]), false), |known| {
-            (known.headers.clone().into(), known.idempotent || known.read_only)
-        })
+        Terms::of_tool(&self.config(), tool, offer.tools.iter().find(|known| known.name == tool))
     }
 
     /// Rename those of the tools whose names are in `taken`, and add all names to it.

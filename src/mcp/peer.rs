@@ -8,7 +8,9 @@
 //! is settled or told of progress, since both are foreign code.
 
 mod cache;
+mod clock;
 mod request;
+mod rounds;
 #[cfg(test)]
 mod tests;
 mod traffic;
@@ -28,21 +30,19 @@ use parking_lot::{Mutex, RwLock};
 use serde_json::{Map, Value, value::RawValue};
 use tokio::sync::Notify;
 
-use self::{cache::Cache, request::Written, waiter::Extra};
+use self::{cache::Cache, request::Written, rounds::may_ask, waiter::Extra};
 pub(super) use self::{
     request::{Params, Replay, Request, What},
+    rounds::{Asker, InputRequired},
     traffic::Traffic,
     waiter::{Render, Reply, Sink, Waiter},
 };
 use super::{
     delegate::ListKind,
-    era::{Era, Manner},
+    era::Manner,
     transport::{Carrier, Failure, Kind, Refused},
 };
 use crate::{CallContext, Error, Progress, Result, tool::panic_text};
-
-/// Rounds of input that one call may take; the specification's client libraries stop there as well.
-const MAX_ROUNDS: u8 = 10;
 
 #[derive(Default)]
 struct Waiters {
@@ -107,20 +107,6 @@ pub(super) trait Rescuer: Send + Sync {
 
     /// The server did not answer in time.
     fn suspect(&self);
-}
-
-/// Answers a result that asks for input; see [`Peer::resume`].
-pub(super) trait Asker: Send + Sync {
-    /// Start answering. The abort handle ends it when the call is cancelled.
-    fn ask(&self, key: i64, input: InputRequired) -> tokio::task::AbortHandle;
-}
-
-/// A result that is none yet: the server wants input first.
-#[derive(Debug, Clone, Default)]
-pub(super) struct InputRequired {
-    pub(super) requests: Map<String, Value>,
-    /// Echoed as it came.
-    pub(super) state: Option<Value>,
 }
 
 impl std::fmt::Debug for Peer {
@@ -337,7 +323,7 @@ impl Peer {
             Err(Refused::Full) => {
                 if let Some(waiter) = self.take(key) {
                     let error = self.not_sent(&waiter.what, "it does not read its input");
-                    waiter.sink.settle(Err(error));
+                    waiter.fail(error);
                 }
                 return None;
             }
@@ -394,7 +380,7 @@ impl Peer {
     pub(super) fn cancel(&self, key: i64) {
         if let Some(waiter) = self.take(key) {
             self.abandon(&waiter, "the caller cancelled the call");
-            waiter.sink.settle(Err(Error::Cancelled));
+            waiter.fail(Error::Cancelled);
         }
     }
 
@@ -422,81 +408,12 @@ impl Peer {
             }
             Reply::Error(error) => {
                 let error = waiter.what.remote(error);
-                waiter.sink.settle(Err(error));
+                waiter.fail(error);
             }
             Reply::Unreadable(why) => {
                 let error = waiter.what.unreadable(&why);
-                waiter.sink.settle(Err(error));
+                waiter.fail(error);
             }
-        }
-    }
-
-    /// The waiter of a request whose result may be a question.
-    fn may_ask(&self, wire: i64) -> Option<i64> {
-        let waiters = self.waiters.lock();
-        let key = waiters.key(wire);
-        waiters.map.get(&key).filter(|waiter| waiter.may_ask).map(|_| key)
-    }
-
-    /// The server wants input: the waiter stays, without a deadline, until it has been asked for.
-    fn park(&self, key: i64, input: InputRequired) {
-        let Some(asker) = self.asker.get() else {
-            return self.fail_round(key, "the server asks for input, which nothing here can give");
-        };
-        {
-            let mut waiters = self.waiters.lock();
-            let Some(waiter) = waiters.map.get_mut(&key) else { return };
-            let rounds = waiter.again.as_mut().map_or(MAX_ROUNDS, |again| {
-                again.rounds += 1;
-                again.rounds
-            });
-            if rounds > MAX_ROUNDS {
-                drop(waiters);
-                let why = format!("the server asked for input more than {MAX_ROUNDS} times");
-                return self.fail_round(key, &why);
-            }
-            waiter.pause(Instant::now());
-        }
-        let asking = asker.ask(key, input);
-        let mut waiters = self.waiters.lock();
-        match waiters.map.get_mut(&key) {
-            Some(waiter) if waiter.paused_at.is_some() => waiter.asking = Some(asking),
-            // Answered already.
-            Some(_) => {}
-            None => asking.abort(),
-        }
-    }
-
-    fn fail_round(&self, key: i64, why: &str) {
-        if let Some(waiter) = self.take(key) {
-            let text = waiter.what.failed(why);
-            waiter.sink.settle(Err(Error::Protocol(text)));
-        }
-    }
-
-    /// Go on with a parked request: with the answers, or with the reason why there are none.
-    pub(super) fn resume(
-        self: &Arc<Self>,
-        key: i64,
-        answers: std::result::Result<Map<String, Value>, String>,
-        state: Option<Value>,
-    ) {
-        let answers = match answers {
-            Ok(answers) => answers,
-            Err(why) => return self.fail_round(key, &why),
-        };
-        let Some(mut waiter) = self.take(key) else { return };
-        waiter.resume(Instant::now());
-        let wire = self.traffic.number();
-        let manner = self.manner();
-        let extra = Extra { answers, state };
-        let written =
-            waiter.again.as_ref().map(|again| again.write(wire, key, &waiter.what, &manner, &extra));
-        match written {
-            Some(written) => {
-                self.push(key, wire, waiter, written);
-            }
-            None => waiter.sink.settle(Err(Error::Cancelled)),
         }
     }
 
@@ -523,7 +440,7 @@ impl Peer {
                 Error::Http { server: self.server.to_string(), status, text, challenge }
             }
         };
-        waiter.sink.settle(Err(error));
+        waiter.fail(error);
     }
 
     /// A progress report arrived.
@@ -544,32 +461,6 @@ impl Peer {
                 "a progress callback panicked"
             );
         }
-    }
-
-    /// The user is being asked something on behalf of the server: until the guard is dropped, no
-    /// deadline of this connection runs. Nobody can tell which of the calls that wait made the server
-    /// ask.
-    pub(super) fn pause(self: &Arc<Self>) -> Paused {
-        let mut waiters = self.waiters.lock();
-        waiters.asking += 1;
-        waiters.asked_at.get_or_insert_with(Instant::now);
-        Paused(Arc::clone(self))
-    }
-
-    fn unpause(&self) {
-        let mut waiters = self.waiters.lock();
-        waiters.asking = waiters.asking.saturating_sub(1);
-        if waiters.asking > 0 {
-            return;
-        }
-        if let Some(since) = waiters.asked_at.take() {
-            let now = Instant::now();
-            for waiter in waiters.map.values_mut() {
-                waiter.shift(now.saturating_duration_since(since.max(waiter.begun)));
-            }
-        }
-        drop(waiters);
-        self.sweep.notify_one();
     }
 
     /// What was kept of these lists, or of this resource, holds no more.
@@ -639,56 +530,6 @@ impl Peer {
             carrier.forget(waiter.wire);
         }
     }
-
-    /// The sweeper: fails requests at their deadlines, until the connection ends.
-    pub(super) async fn sweep(self: Arc<Self>) {
-        loop {
-            if self.ended.get().is_some() {
-                return;
-            }
-            let next = self.expire();
-            match next {
-                Some(at) => {
-                    tokio::select! {
-                        () = tokio::time::sleep_until(at.into()) => {}
-                        () = self.sweep.notified() => {}
-                    }
-                }
-                None => self.sweep.notified().await,
-            }
-        }
-    }
-
-    /// Fail what is overdue; the next date.
-    fn expire(&self) -> Option<Instant> {
-        let now = Instant::now();
-        let (overdue, next) = {
-            let mut waiters = self.waiters.lock();
-            if waiters.asking > 0 {
-                waiters.sweep_at = None;
-                return None;
-            }
-            let keys: Vec<i64> = waiters
-                .map
-                .iter()
-                .filter(|(_, waiter)| waiter.deadline.is_some_and(|deadline| deadline <= now))
-                .map(|(key, _)| *key)
-                .collect();
-            let overdue: Vec<Waiter> = keys.into_iter().filter_map(|key| waiters.remove(key)).collect();
-            let next = waiters.map.values().filter_map(|waiter| waiter.deadline).min();
-            waiters.sweep_at = next;
-            (overdue, next)
-        };
-        let any = !overdue.is_empty();
-        for waiter in overdue {
-            self.abandon(&waiter, "the call timed out");
-            waiter.expire();
-        }
-        if any && let Some(rescuer) = self.rescuer.as_ref().and_then(Weak::upgrade) {
-            rescuer.suspect();
-        }
-        next
-    }
 }
 
 /// The error of a request that came to nothing because of its connection.
@@ -700,11 +541,6 @@ pub(super) fn lost(server: &str, what: &What, why: &str, sent: bool) -> Error {
     };
     let text = what.failed(&format!("MCP server '{server}': {why}; {end}"));
     Error::Connection { server: server.to_owned(), text, sent }
-}
-
-/// Whether a result may be a question, so that there are further rounds.
-fn may_ask(what: &What, manner: &Manner) -> bool {
-    manner.era == Era::Modern && !matches!(what, What::Other(_))
 }
 
 /// Number a request and write it in this manner; `None` if it cannot be written, which its sink is told.
@@ -733,15 +569,6 @@ fn hold(request: Request<'_>, manner: &Manner, traffic: &Traffic) -> Option<(i64
 pub(super) fn without_connection(request: Request<'_>, traffic: &Traffic) -> Option<(i64, Waiter)> {
     let manner = Manner::legacy(super::era::NEWEST_LEGACY.as_str());
     hold(request, &manner, traffic).map(|(key, waiter, _)| (key, waiter))
-}
-
-/// No deadline of the connection runs while this is held.
-pub(super) struct Paused(Arc<Peer>);
-
-impl Drop for Paused {
-    fn drop(&mut self) {
-        self.0.unpause();
-    }
 }
 
 /// Cancels a request whose caller stops waiting.

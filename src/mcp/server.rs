@@ -115,7 +115,8 @@ struct Shared {
     /// Somebody wants the next attempt now.
     again: Notify,
     stop: CancellationToken,
-    closing: Mutex<()>,
+    /// Held while a change of state is told, so that they are told in their order.
+    telling: Mutex<()>,
 }
 
 impl std::fmt::Debug for Server {
@@ -155,7 +156,7 @@ impl Server {
         let mut asleep = false;
         if let Some(kept) = kept {
             asleep = offering.config().lazy == Lazy::Yes && kept.is_fresh();
-            offering.put(kept.offer, Vec::new());
+            offering.put(Arc::new(kept.offer), Vec::new());
             about = Some(Arc::new(kept.about));
             status.cached = true;
         }
@@ -168,7 +169,7 @@ impl Server {
             status: watch::Sender::new(status),
             again: Notify::new(),
             stop: CancellationToken::new(),
-            closing: Mutex::default(),
+            telling: Mutex::default(),
         });
         let keeper = if disabled {
             shared.link().close("it is disabled");
@@ -498,8 +499,7 @@ impl Shared {
 
     /// Enter a state, and say so.
     fn enter(&self, state: ConnectionState, change: impl FnOnce(&mut Status)) {
-        // One after the other, so that the states are told in their order.
-        let order = self.closing.lock();
+        let order = self.telling.lock();
         let mut failure = None;
         self.status.send_modify(|status| {
             if status.state != state {

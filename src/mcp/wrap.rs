@@ -57,9 +57,9 @@ pub struct McpTool {
     settings: Arc<Settings>,
 }
 
-/// What holds for every call of one tool.
+/// What holds for every call of one tool, or for a request of another kind.
 #[derive(Debug, Clone, PartialEq)]
-struct Terms {
+pub(super) struct Terms {
     limits: Limits,
     replay: Replay,
     /// The arguments that headers repeat.
@@ -67,22 +67,43 @@ struct Terms {
 }
 
 impl Terms {
-    /// For what is no tool: it has no effect, and the entry's limit.
+    /// For a tool; one that the server does not list might do anything.
+    pub(super) fn of_tool(config: &ServerConfig, raw_name: &str, tool: Option<&RawTool>) -> Self {
+        let harmless = tool.is_some_and(|tool| tool.idempotent || tool.read_only);
+        Self {
+            limits: Limits::of(config, raw_name),
+            replay: replay(config, harmless),
+            headers: tool.map_or_else(|| Arc::new([]) as Arc<[_]>, |tool| tool.headers.clone().into()),
+        }
+    }
+
+    /// For what is no tool and only reads.
     fn of_reading(config: &ServerConfig) -> Self {
+        Self::of(config, true)
+    }
+
+    /// For a request of this method.
+    pub(super) fn of_request(config: &ServerConfig, method: &str) -> Self {
+        let reads = ["/list", "/read", "/get", "completion/complete", "ping", "server/discover"];
+        Self::of(config, reads.iter().any(|end| method.ends_with(end)))
+    }
+
+    /// With the entry's limit.
+    fn of(config: &ServerConfig, harmless: bool) -> Self {
         let limits = Limits { timeout: config.tool_timeout, cap: None };
-        Self { limits, replay: replay(config, true), headers: Arc::new([]) }
+        Self { limits, replay: replay(config, harmless), headers: Arc::new([]) }
     }
 }
 
 /// How long calls of one tool may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Limits {
-    pub(super) timeout: Duration,
-    pub(super) cap: Option<Duration>,
+struct Limits {
+    timeout: Duration,
+    cap: Option<Duration>,
 }
 
 impl Limits {
-    pub(super) fn of(config: &ServerConfig, raw_name: &str) -> Self {
+    fn of(config: &ServerConfig, raw_name: &str) -> Self {
         let timeout = config
             .tool_timeouts
             .get(raw_name)
@@ -174,7 +195,7 @@ impl Tool for McpTool {
         };
         let shown = Shown::new(&self.settings, &arguments);
         let sink = Sink::Tool(done, Box::new(shown));
-        submit(&self.link, what, params, self.terms.limits, self.terms.replay, context, sink)
+        submit(&self.link, what, params, &self.terms, context, sink)
     }
 
     fn as_any(&self) -> &dyn Any {
@@ -222,22 +243,21 @@ fn submit(
     link: &Link,
     what: What,
     params: Params<'_>,
-    limits: Limits,
-    replay: Replay,
+    terms: &Terms,
     context: CallContext,
     sink: Sink,
 ) -> Running {
     link.submit(Request {
         what,
         params,
-        timeout: Some(limits.timeout),
-        cap: limits.cap,
+        timeout: Some(terms.limits.timeout),
+        cap: terms.limits.cap,
         deadline: context.deadline,
         limit: context.limit,
         progress: context.progress,
         sink,
         dressed: None,
-        replay,
+        replay: terms.replay,
     })
 }
 
@@ -246,13 +266,12 @@ pub(super) fn request(
     link: Arc<Link>,
     what: What,
     params: Map<String, Value>,
-    limits: Limits,
-    replay: Replay,
+    terms: Terms,
     context: CallContext,
 ) -> BoxFuture<Result<Box<serde_json::value::RawValue>>> {
     Box::pin(async move {
         let (send, receive) = tokio::sync::oneshot::channel();
-        let running = submit(&link, what, Params::Object(&params), limits, replay, context, Sink::Raw(send));
+        let running = submit(&link, what, Params::Object(&params), &terms, context, Sink::Raw(send));
         waited(running, receive).await
     })
 }
@@ -261,32 +280,24 @@ pub(super) fn request(
 pub(super) fn call_raw(
     link: Arc<Link>,
     tool: String,
-    headers: Arc<[ParamHeader]>,
     arguments: Arguments,
-    limits: Limits,
-    replay: Replay,
+    terms: Terms,
     context: CallContext,
 ) -> BoxFuture<Result<Box<serde_json::value::RawValue>>> {
     Box::pin(async move {
         let (send, receive) = tokio::sync::oneshot::channel();
-        let params = Params::Tool { name: &tool, arguments: &arguments, headers: &headers };
-        waited(submit(&link, What::Tool, params, limits, replay, context, Sink::Raw(send)), receive).await
+        let params = Params::Tool { name: &tool, arguments: &arguments, headers: &terms.headers };
+        waited(submit(&link, What::Tool, params, &terms, context, Sink::Raw(send)), receive).await
     })
 }
 
 /// When a request may be sent again: `harmless` says that running it twice is.
-pub(super) const fn replay(config: &ServerConfig, harmless: bool) -> Replay {
+const fn replay(config: &ServerConfig, harmless: bool) -> Replay {
     match (config.retry, harmless) {
         (Retry::Never, _) => Replay::Never,
         (Retry::Safe, false) => Replay::Unsent,
         (Retry::Safe, true) | (Retry::Always, _) => Replay::Anyway,
     }
-}
-
-/// When a request of this method may be sent again.
-pub(super) fn replay_of(config: &ServerConfig, method: &str) -> Replay {
-    let reads = ["/list", "/read", "/get", "completion/complete", "ping", "server/discover"];
-    replay(config, reads.iter().any(|end| method.ends_with(end)))
 }
 
 /// What a server offers, as it was listed.
@@ -408,11 +419,7 @@ impl Wrapper {
         let mut spec = ToolSpec::new(name, description, normalise_openai(&tool.input_schema));
         spec.original = Some(tool.input_schema.clone());
         spec.read_only = tool.read_only && config.trust_read_only;
-        let terms = Terms {
-            limits: Limits::of(config, &tool.name),
-            replay: replay(config, tool.idempotent || tool.read_only),
-            headers: tool.headers.clone().into(),
-        };
+        let terms = Terms::of_tool(config, &tool.name, Some(tool));
         self.make(spec, &tool.name, Capability::Tool, terms, settings)
     }
 

@@ -29,7 +29,7 @@ use super::{
 };
 use crate::{
     CallContext, Progress, ProgressSink, Tool,
-    mcp::{Capability, Connection, ConnectionState, List, Server, ServerConfig, Shelf},
+    mcp::{Capability, Connection, ConnectionState, List, Server, ServerConfig, Shelf, server::Status},
 };
 
 /// One MCP server, kept connected; made by `open_server`.
@@ -40,6 +40,21 @@ impl NativeConnection {
     /// The connection that is, or the last that was.
     fn latest<T>(&self, read: impl FnOnce(&Connection) -> T) -> Option<T> {
         self.0.latest().map(|connection| read(&connection))
+    }
+
+    /// A future of the state, once `wait` is over: in `timeout` seconds, or the entry's `startupWait`.
+    fn waited<'py, W: Future<Output = Status> + Send + 'static>(
+        &self,
+        py: Python<'py>,
+        timeout: Option<f64>,
+        wait: impl FnOnce(Arc<Server>, Duration) -> W,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let limit = super::executor::duration(timeout, "timeout")?;
+        let limit = limit.unwrap_or_else(|| self.0.config().startup_wait);
+        let waiting = wait(Arc::clone(&self.0), limit);
+        bridge::spawn(py, async move { Ok(waiting.await.state.as_str()) }, |py, state: &'static str| {
+            Ok(state.into_pyobject(py)?.into_any().unbind())
+        })
     }
 }
 
@@ -62,28 +77,14 @@ impl NativeConnection {
     /// after `timeout` seconds (the entry's `startupWait` by default); a future.
     #[pyo3(signature = (timeout = None))]
     fn settled<'py>(&self, py: Python<'py>, timeout: Option<f64>) -> PyResult<Bound<'py, PyAny>> {
-        let limit = super::executor::duration(timeout, "timeout")?;
-        let limit = limit.unwrap_or_else(|| self.0.config().startup_wait);
-        let server = Arc::clone(&self.0);
-        bridge::spawn(
-            py,
-            async move { Ok(server.settled(limit).await.state.as_str()) },
-            |py, state: &'static str| Ok(state.into_pyobject(py)?.into_any().unbind()),
-        )
+        self.waited(py, timeout, |server, limit| async move { server.settled(limit).await })
     }
 
     /// Start the next attempt now unless the server is there; the state once it is over, but at the latest
     /// after `timeout` seconds (the entry's `startupWait` by default); a future.
     #[pyo3(signature = (timeout = None))]
     fn retry<'py>(&self, py: Python<'py>, timeout: Option<f64>) -> PyResult<Bound<'py, PyAny>> {
-        let limit = super::executor::duration(timeout, "timeout")?;
-        let limit = limit.unwrap_or_else(|| self.0.config().startup_wait);
-        let server = Arc::clone(&self.0);
-        bridge::spawn(
-            py,
-            async move { Ok(server.retry(limit).await.state.as_str()) },
-            |py, state: &'static str| Ok(state.into_pyobject(py)?.into_any().unbind()),
-        )
+        self.waited(py, timeout, |server, limit| async move { server.retry(limit).await })
     }
 
     /// Why the last attempt or connection failed, as an exception; `None` while it is well.

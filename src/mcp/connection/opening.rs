@@ -124,7 +124,7 @@ pub(in crate::mcp) async fn open(
         era::remember(&config, Some(Era::of(&about.protocol)));
     }
 
-    offering.put(offer, notes);
+    offering.put(Arc::new(offer), notes);
     state.send_if_modified(|state| {
         let connecting = *state == ConnectionState::Connecting;
         if connecting {

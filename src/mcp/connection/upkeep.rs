@@ -147,7 +147,7 @@ impl Connection {
                 return;
             }
         }
-        self.offering.put(offer, notes);
+        self.offering.put(Arc::new(offer), notes);
         self.handler.tell(Event::ListChanged(kind));
     }
 }

@@ -143,7 +143,11 @@ impl Written {
             Params::Tool { headers, .. } => (None, *headers),
         };
         let meta = meta.filter(|meta| !meta.is_empty());
-        let members = self.line.slice(self.members.clone());
+        let mut members = self.line.slice(self.members.clone());
+        // What stood before them need not do so again.
+        if members.first() == Some(&b',') {
+            members = members.slice(1..);
+        }
         Again { members, meta, annotated: annotated.into(), progress, rounds: 0 }
     }
 }
@@ -251,13 +255,11 @@ impl Again {
         let token = self.progress.then_some(token);
         // The caller's own meta is JSON already, which can be written.
         let said = meta(&mut line, manner, token, self.meta.as_ref()).unwrap_or(false);
-        // There is no comma between what was not said and the members, and none before no members.
-        let members = self.members.strip_prefix(b",").unwrap_or(&self.members);
-        if said && !members.is_empty() {
+        if said && !self.members.is_empty() {
             line.push(b',');
         }
         let start = line.len();
-        line.extend_from_slice(members);
+        line.extend_from_slice(&self.members);
         let mut more = Map::new();
         if !extra.answers.is_empty() {
             more.insert("inputResponses".to_owned(), Value::Object(extra.answers.clone()));
@@ -282,8 +284,7 @@ impl Again {
         if !manner.headers {
             return Vec::new();
         }
-        let members = self.members.strip_prefix(b",").unwrap_or(&self.members);
-        let object = [b"{", members, b"}"].concat();
+        let object = [b"{", &*self.members, b"}"].concat();
         let map: Map<String, Value> = serde_json::from_slice(&object).unwrap_or_default();
         let mut headers = manner.headers(what.method(), era::name_of(what.method(), &map));
         if !self.annotated.is_empty()

@@ -70,7 +70,7 @@ pub(in crate::mcp) enum Reply<'a> {
 
 /// What it takes to write a request once more.
 pub(in crate::mcp) struct Again {
-    /// The members of `params` as they were written, without `_meta`; perhaps with a comma before them.
+    /// The members of `params` as they were written, without `_meta`.
     pub(super) members: Bytes,
     /// The caller's own `_meta`.
     pub(super) meta: Option<Map<String, Value>>,

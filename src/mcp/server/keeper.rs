@@ -76,12 +76,9 @@ impl Keeper {
             return;
         }
         loop {
-            let failure = match self.attempt().await {
+            let (failed, delay) = match self.attempt().await {
                 None => return,
-                Some(Err(failed)) => {
-                    let delay = self.backoff.failed();
-                    (failed, delay)
-                }
+                Some(Err(failed)) => (failed, self.backoff.failed()),
                 Some(Ok(connection)) => {
                     let (begun, calls) = (Instant::now(), shared.link().traffic().calls());
                     match self.watch(&connection).await {
@@ -108,7 +105,6 @@ impl Keeper {
                     }
                 }
             };
-            let (failed, delay) = failure;
             if !self.wait(failed, delay).await {
                 return;
             }
