@@ -288,6 +288,19 @@ async fn a_lazy_server_is_started_by_its_first_call() {
     pid(&server);
 }
 
+#[tokio::test]
+async fn a_changed_entry_does_not_start_a_server_that_sleeps() {
+    let lazy = json!({"lazy": true});
+    let (_folder, shelf) = known("normal", lazy.clone()).await;
+    let server = Server::open("odd", entry("normal", lazy), Arc::new(NoDelegate), Some(shelf));
+    until("it is asleep", || server.state() == ConnectionState::Cached).await;
+    assert!(server.update(entry("normal", json!({"lazy": true, "enabledTools": ["act"]}))));
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert_eq!(server.state(), ConnectionState::Cached);
+    assert!(server.latest().is_none());
+    assert_eq!(names(&server), ["mcp_odd_act"]);
+}
+
 /// A program that is the misbehaving server in one mode and then in another, without its entry saying so.
 struct Switch(tempfile::TempDir);
 

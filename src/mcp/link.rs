@@ -41,6 +41,11 @@ impl Hints {
         self.notify.notify_one();
     }
 
+    /// Have the keeper look again, though no call has noticed anything.
+    pub(super) fn nudge(&self) {
+        self.notify.notify_one();
+    }
+
     /// Wait until there is any.
     pub(super) async fn wait(&self) {
         self.notify.notified().await;

@@ -281,7 +281,7 @@ impl Server {
             self.shared.tell(Event::Offering);
         }
         // Its keeper may have to wait for something else now.
-        self.shared.link().want();
+        self.shared.link().hints.nudge();
         true
     }
 
