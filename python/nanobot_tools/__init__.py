@@ -58,6 +58,7 @@ from .schema import (
 
 if TYPE_CHECKING:
     from .call import CurrentCall, current_call
+    from .compat import install, uninstall
     from .decorator import tool
     from .executor import ToolCall, ToolEvent, ToolExecutor, ToolOutcome
     from .loader import ToolLoader
@@ -82,6 +83,8 @@ _LAZY = {
     "connect_mcp_servers": "mcp",
     "RegistrySnapshot": "registry",
     "ToolRegistry": "registry",
+    "install": "compat",
+    "uninstall": "compat",
 }
 
 __all__ = [
@@ -126,6 +129,7 @@ __all__ = [
     "current_call",
     "current_request_context",
     "current_request_session_key",
+    "install",
     "is_tool_error_result",
     "normalize_schema",
     "request_context",
@@ -133,6 +137,7 @@ __all__ = [
     "tool",
     "tool_parameters",
     "tool_parameters_schema",
+    "uninstall",
 ]
 
 

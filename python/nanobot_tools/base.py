@@ -15,6 +15,7 @@ from collections.abc import Callable
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from . import _beside
 from ._native import CompiledSchema
 
 if TYPE_CHECKING:
@@ -118,6 +119,9 @@ class Schema(ABC):
 class ToolResult(str):
     """Text for the model, with a mark that says whether it is an error.
 
+    In a process with nanobot, results are instances of its class of this name as well. A nanobot that has
+    none (before 0.3.0) knows errors by how their text begins; there an error's text begins with ``Error``.
+
     Args:
         content: The text.
         is_error: Whether the call failed.
@@ -126,14 +130,26 @@ class ToolResult(str):
     is_error: bool
 
     def __new__(cls, content: str, *, is_error: bool = False) -> ToolResult:
-        result = super().__new__(cls, content)
+        if cls is ToolResult:
+            cls = _beside.result_class(cls)
+        if is_error and not content.startswith("Error") and _beside.speaks_in_texts():
+            content = f"Error: {content}"
+        result = str.__new__(cls, content)
         result.is_error = is_error
         return result
+
+    def __reduce__(self) -> Any:
+        return _result, (str(self), self.is_error)
 
     @classmethod
     def error(cls, content: str) -> ToolResult:
         """A result that says the call failed."""
         return cls(content, is_error=True)
+
+
+def _result(content: str, is_error: bool) -> ToolResult:
+    """A result as it was before it was copied or pickled."""
+    return ToolResult(content, is_error=is_error)
 
 
 def is_tool_error_result(result: Any) -> bool:
@@ -364,6 +380,9 @@ class Tool(ABC):
                 return int(val)
             return int(number) if number.is_integer() else val
         return val
+
+
+_beside.meet(Tool)
 
 
 class _Constant:

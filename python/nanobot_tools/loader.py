@@ -113,7 +113,7 @@ class ToolLoader:
         if self._plugins is not None:
             return self._plugins
         try:
-            found = list(entry_points(group=_GROUP))
+            found = [entry for entry in self._entry_points(_GROUP) if not _is_our_door(entry)]
         except Exception as exc:
             _log.error("Failed to read the entry points of %s (%s)", _GROUP, _reason(exc), exc_info=True)
             return {}
@@ -131,6 +131,13 @@ class ToolLoader:
                 _log.log(level, "Tool plugin %s skipped: %s", entry.name, why_not)
         self._plugins = plugins
         return plugins
+
+    def _entry_points(self, group: str) -> Iterable[Any]:
+        return entry_points(group=group)
+
+    def _wrap(self, tool: Any) -> Any:
+        """A plugin's tool as it is registered."""
+        return legacy(tool)
 
     def load(self, ctx: ToolContext, registry: ToolRegistry, *, scope: str = "core") -> list[str]:
         """Make and register the tools that are meant for ``scope`` and enabled in ``ctx``.
@@ -184,7 +191,7 @@ class ToolLoader:
                 if fault is not None:
                     _log.error("Plugin %s (entry point %s) refused: %s", label, entry, fault)
                     return
-                tool = legacy(tool)
+                tool = self._wrap(tool)
             name = tool.name
             if registry.has(name):
                 if builtin is not None and name in builtin:
@@ -195,6 +202,12 @@ class ToolLoader:
             registered.append(name)
         except _FAULTS as exc:
             _log.error("Failed to register tool: %s (%s)", label, _reason(exc), exc_info=True)
+
+
+def _is_our_door(entry: Any) -> bool:
+    """Whether an entry point is the one by which nanobot loads this package; it gives no tools."""
+    value = getattr(entry, "value", None)
+    return isinstance(value, str) and value.startswith("nanobot_tools.compat")
 
 
 def _reason(exc: BaseException) -> str:

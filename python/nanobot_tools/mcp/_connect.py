@@ -24,11 +24,17 @@ _FOR_EVER = 86_400.0
 
 
 def open_connection(
-    name: str, entry: Any, callbacks: MCPCallbacks | None, shelf: Path | None = None
+    name: str,
+    entry: Any,
+    callbacks: MCPCallbacks | None,
+    shelf: Path | None = None,
+    *,
+    wrappers: Mapping[str, Any] | None = None,
 ) -> MCPConnection:
     """Keep a server connected from now on, in the background.
 
-    With a ``shelf``, a folder, what the server offered last is offered at once.
+    With a ``shelf``, a folder, what the server offered last is offered at once. ``wrappers`` are the classes
+    of what is registered, by kind.
 
     Raises:
         ConfigError: The entry is faulty.
@@ -37,7 +43,7 @@ def open_connection(
     callbacks = callbacks or MCPCallbacks()
     host = Host(name, callbacks)
     native = _native.open_server(name, config, host, callbacks._offers(), shelf)
-    return MCPConnection(native, host)
+    return MCPConnection(native, host, wrappers=wrappers)
 
 
 async def _connect(name: str, entry: Any, callbacks: MCPCallbacks | None) -> MCPConnection:

@@ -27,6 +27,19 @@ _log = logging.getLogger("nanobot_tools.mcp")
 _Wrapper = MCPToolWrapper | MCPResourceWrapper | MCPPromptWrapper
 _Progress = Callable[[float, float | None, str | None], object]
 
+#: The class for each kind of thing that a server offers.
+WRAPPERS: Mapping[str, type[_Wrapper]] = {
+    "tool": MCPToolWrapper,
+    "resource": MCPResourceWrapper,
+    "prompt": MCPPromptWrapper,
+}
+#: What a wrapper of each kind is told: where its raw name goes, and its time limit.
+_ATTRIBUTES = {
+    "tool": ("_original_name", "_tool_timeout"),
+    "resource": ("_uri", "_resource_timeout"),
+    "prompt": ("_prompt_name", "_prompt_timeout"),
+}
+
 _open: weakref.WeakSet[MCPConnection] = weakref.WeakSet()
 
 
@@ -48,9 +61,16 @@ class MCPConnection:
     Cancelling a call tells the server. As a context manager it is closed at the end.
     """
 
-    def __init__(self, native: NativeConnection, host: Host | None = None) -> None:
+    def __init__(
+        self,
+        native: NativeConnection,
+        host: Host | None = None,
+        *,
+        wrappers: Mapping[str, type[_Wrapper]] | None = None,
+    ) -> None:
         self._native = native
         self._host = host
+        self._classes = WRAPPERS if wrappers is None else wrappers
         self._registry: ToolRegistry | None = None
         self._wrappers: list[_Wrapper] = []
         self._offered = False
@@ -343,6 +363,14 @@ class MCPConnection:
             registry.apply([name for name, w in mine.items() if registry.get(name) is w], [])
         return len(mine)
 
+    def _release(self) -> int:
+        """Register nothing any more until it joins a registry again; how many tools it had."""
+        dropped = self._withdraw()
+        with self._refreshing:
+            self._offered = False
+            self._wrappers = []
+        return dropped
+
     def _update(self, entry: Any) -> bool:
         """Take a changed entry without a restart; false if the server has to be opened anew.
 
@@ -397,14 +425,8 @@ class MCPConnection:
         old = before.get(native.name)
         if old is not None and old._native_tool is not None and old._native_tool.is_same(native):
             return old
-        timeout = native.timeout
-        if kind == "resource":
-            return MCPResourceWrapper._of_native(self, native, self.name, _uri=raw, _resource_timeout=timeout)
-        if kind == "prompt":
-            return MCPPromptWrapper._of_native(
-                self, native, self.name, _prompt_name=raw, _prompt_timeout=timeout
-            )
-        return MCPToolWrapper._of_native(self, native, self.name, _original_name=raw, _tool_timeout=timeout)
+        name, limit = _ATTRIBUTES[kind]
+        return self._classes[kind]._of_native(self, native, self.name, **{name: raw, limit: native.timeout})
 
     def _find_native(self, raw_name: str) -> NativeTool | None:
         """The native tool of that raw name, for wrappers made by hand."""

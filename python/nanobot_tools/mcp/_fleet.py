@@ -39,7 +39,9 @@ OnState = Callable[[str, str, str | None], object]
 class Fleet:
     """The servers of one owner.
 
-    ``on_state(server, state, failure)`` hears of each change of state, on the loop that opened the server.
+    ``registry`` is a :class:`ToolRegistry` or anything with its ``tool_names``, ``get`` and ``apply``;
+    ``wrappers`` are the classes of what is registered there, by kind. ``on_state(server, state, failure)``
+    hears of each change of state, on the loop that opened the server.
     """
 
     def __init__(
@@ -49,6 +51,7 @@ class Fleet:
         callbacks: MCPCallbacks | None = None,
         shelf: Path | None = None,
         on_state: OnState | None = None,
+        wrappers: Mapping[str, Any] | None = None,
     ) -> None:
         self.registry = registry
         self.closing = False
@@ -57,6 +60,7 @@ class Fleet:
         self._callbacks = callbacks
         self._shelf = shelf
         self._on_state = on_state
+        self._wrappers = wrappers
         self._lock = threading.Lock()
         # Held while it is decided and begun what is opened and closed, so that two threads do not mix.
         self._planning = threading.Lock()
@@ -189,6 +193,13 @@ class Fleet:
             "tools_removed": dropped,
         }
 
+    def drop(self, name: str) -> None:
+        """Close a server in the background, once the calls that run have ended."""
+        one = self._take(name)
+        if one is not None:
+            one._withdraw()
+            self._drain(one)
+
     async def aclose(self) -> None:
         """Close all of them for ever; nothing that drains is waited for any more."""
         self.closing = True
@@ -206,7 +217,7 @@ class Fleet:
             if known is not None or self.closing:
                 return known, False
             try:
-                one = open_connection(name, entry, self._callbacks, self._shelf)
+                one = open_connection(name, entry, self._callbacks, self._shelf, wrappers=self._wrappers)
             except ConfigError as exc:
                 self._faults[name] = exc
                 _log.warning("MCP server %r: faulty entry: %s", name, exc)

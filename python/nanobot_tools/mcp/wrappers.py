@@ -152,44 +152,75 @@ class _MCPWrapperBase(Tool):
             request: Makes the request on a session.
             result: Brings the reply into the protocol's form.
         """
-        reconnect = None if self._reconnect is None else self._take_over
-        try:
-            reply = await ask(
-                f"MCP {self._asks_for}", self._name, timeout, lambda: request(self._session), reconnect
-            )
-        except Failed as failed:
-            return failed.result
-        try:
-            if self._renderer is None:
-                self._renderer = MCPRenderer(
-                    self._kind, self._server_name, self._name, self._artifacts, self._max_result_bytes
-                )
-            shown = self._renderer.render(result(reply), arguments)
-            text, is_error = shown if type(shown) is tuple else await shown
-            return ToolResult.error(text) if is_error else text
-        except Exception as exc:
-            kind = type(exc).__name__
-            _log.warning("MCP %s %r returned malformed content: %s", self._kind, self._name, kind)
-            return ToolResult.error(f"(MCP {self._kind} returned malformed content: {kind})")
-
-    async def _take_over(self) -> bool:
-        """Ask the handler for a new session; whether there is one."""
-        if self._reconnect is None:
-            return False
-        try:
-            fresh = await self._reconnect(self._server_name, self._name, self)
-        except Exception as exc:
-            _log.warning("MCP server %r: reconnecting failed: %s", self._server_name, type(exc).__name__)
-            return False
-        session = getattr(fresh, "_session", None)
-        if session is None:
-            _log.warning("MCP server %r: there is no new session", self._server_name)
-            return False
-        self._session = session
-        return True
+        return await ask_session(
+            self, self._kind, self._asks_for, timeout, arguments, request, result,
+            artifacts=self._artifacts, max_result_bytes=self._max_result_bytes,
+        )  # fmt: skip
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._name!r}>"
+
+
+async def ask_session(
+    wrapper: Any,
+    kind: str,
+    asks_for: str,
+    timeout: float | None,
+    arguments: dict[str, Any],
+    request: Callable[[Any], Any],
+    result: Callable[[Any], dict[str, Any]],
+    *,
+    artifacts: str | Path | None = None,
+    max_result_bytes: int | None = None,
+) -> str:
+    """Make a request on a wrapper's session, which is not ours, and show its reply.
+
+    Args:
+        wrapper: One of ours or of nanobot's. It gets the renderer of its results as ``_renderer``.
+        kind: ``"tool"``, ``"resource"`` or ``"prompt"``.
+        asks_for: What is asked for, as the texts name it.
+        timeout: Seconds for each attempt.
+        arguments: Those of the call, of which an image's record tells.
+        request: Makes the request on a session.
+        result: Brings the reply into the protocol's form.
+        artifacts: As in the wrappers.
+        max_result_bytes: Likewise.
+    """
+    reconnect = None if getattr(wrapper, "_reconnect", None) is None else lambda: _take_over(wrapper)
+    try:
+        reply = await ask(
+            f"MCP {asks_for}", wrapper._name, timeout, lambda: request(wrapper._session), reconnect
+        )
+    except Failed as failed:
+        return failed.result
+    try:
+        renderer: MCPRenderer | None = getattr(wrapper, "_renderer", None)
+        if renderer is None:
+            renderer = MCPRenderer(kind, wrapper._server_name, wrapper._name, artifacts, max_result_bytes)
+            wrapper._renderer = renderer
+        shown = renderer.render(result(reply), arguments)
+        text, is_error = shown if type(shown) is tuple else await shown
+        return ToolResult.error(text) if is_error else text
+    except Exception as exc:
+        failure = type(exc).__name__
+        _log.warning("MCP %s %r returned malformed content: %s", kind, wrapper._name, failure)
+        return ToolResult.error(f"(MCP {kind} returned malformed content: {failure})")
+
+
+async def _take_over(wrapper: Any) -> bool:
+    """Ask the wrapper's handler for a new session; whether there is one."""
+    server = wrapper._server_name
+    try:
+        fresh = await wrapper._reconnect(server, wrapper._name, wrapper)
+    except Exception as exc:
+        _log.warning("MCP server %r: reconnecting failed: %s", server, type(exc).__name__)
+        return False
+    session = getattr(fresh, "_session", None)
+    if session is None:
+        _log.warning("MCP server %r: there is no new session", server)
+        return False
+    wrapper._session = session
+    return True
 
 
 class MCPToolWrapper(_MCPWrapperBase):
