@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
+import os
 from collections.abc import Awaitable, Callable, Mapping
 from types import ModuleType
 from typing import Any
@@ -102,9 +103,8 @@ async def _connect(pool: Pool, entries: Mapping[str, dict[str, Any]]) -> Mapping
         one = pool.get(name)
         if name in connected and one is not None:
             _log.info("MCP server '%s': connected, %d capabilities registered", name, len(one.tools))
-        elif one is not None and one.failure is not None:
-            _log.warning("MCP server '%s': %s (it is tried again in the background)", name, one.failure)
-        elif one is not None:
+        elif one is not None and one.failure is None:
+            # A failure was logged when it happened.
             _log.warning("MCP server '%s': it is %s; its tools come when it is there", name, one.state)
     return connected
 
@@ -125,9 +125,15 @@ async def _entry(module: ModuleType, name: str, cfg: Any, options: _options.Opti
             _log.warning("MCP server '%s': unknown transport type '%s'", name, kind)
             return None
         if kind in _HTTP:
-            if not await _is_allowed(module, name, entry):
+            policy = await _policy(module, name, entry)
+            if policy is None:
                 return None
-            entry.update(_policy(module, entry))
+            entry.update(policy)
+        elif os.name == "nt" and hasattr(module, "_normalize_windows_stdio_command"):
+            command, args, env = module._normalize_windows_stdio_command(
+                entry["command"], entry.get("args"), entry.get("env")
+            )
+            entry.update(command=command, args=args, env=env or {})
         entry.setdefault("artifacts", str(_artifacts()))
         _native.check_server(name, entry)
     except ConfigError as exc:
@@ -145,32 +151,37 @@ def _kind(entry: Mapping[str, Any]) -> str | None:
     return "sse" if str(url).rstrip("/").endswith("/sse") else "streamableHttp"
 
 
-async def _is_allowed(module: ModuleType, name: str, entry: Mapping[str, Any]) -> bool:
-    """Whether nanobot's own check lets an address pass, if this nanobot has one."""
+async def _policy(module: ModuleType, name: str, entry: Mapping[str, Any]) -> dict[str, Any] | None:
+    """What a server's address may lead to, by nanobot's own rules; ``None`` if they refuse it.
+
+    That is what ``ssrfWhitelist`` allows and what nanobot has just resolved the address to and judged; and
+    anything where nanobot has no rules (0.2.1), or where our options say so for this server.
+    """
     if entry.get("allow_private") or entry.get("ssrf_whitelist"):
-        return True
-    check = getattr(module, "validate_url_target", None)
-    if check is None:
-        return True
-    # It resolves the name, which may take its time.
-    ok, error = await asyncio.to_thread(check, entry["url"])
-    if not ok:
-        _log.warning(
-            "MCP server '%s': blocked unsafe URL %s (%s)", name, module._redact_url(entry["url"]), error
-        )
-    return bool(ok)
-
-
-def _policy(module: ModuleType, entry: Mapping[str, Any]) -> dict[str, Any]:
-    """What an address may resolve to: what ``ssrfWhitelist`` allows, or all where nanobot has no rules."""
-    if "allow_private" in entry:
         return {}
-    if not hasattr(module, "validate_url_target"):
+    validate = getattr(module, "validate_url_target", None)
+    if validate is None:
         return {"allow_private": True}
+    url = entry["url"]
+    # Names are resolved, which may take its time.
+    ok, error = await asyncio.to_thread(validate, url)
+    if not ok:
+        _log.warning("MCP server '%s': blocked unsafe URL %s (%s)", name, _shown(module, url), error)
+        return None
     from nanobot.security import network  # type: ignore[import-not-found, unused-ignore]
 
     allowed = [str(net) for net in network._allowed_networks]
-    return {"ssrf_whitelist": [*allowed, *entry.get("ssrf_whitelist", ())]}
+    resolve = getattr(module, "resolve_url_target", None)
+    if resolve is not None:
+        ok, _, addresses = await asyncio.to_thread(resolve, url)
+        if ok:
+            allowed.extend(addresses)
+    return {"ssrf_whitelist": list(dict.fromkeys(allowed))}
+
+
+def _shown(module: ModuleType, url: str) -> str:
+    redact = getattr(module, "_redact_url", None)
+    return str(redact(url)) if redact is not None else "<redacted-url>"
 
 
 def _artifacts() -> Any:
