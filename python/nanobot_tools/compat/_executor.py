@@ -316,7 +316,7 @@ def execute_tools(original: Any, module: ModuleType) -> Any:
         context: Any = None,
     ) -> tuple[list[Any], list[dict[str, str]], BaseException | None]:
         counts = (external_lookup_counts, workspace_violation_counts)
-        hooks = ()
+        hooks: tuple[Any, ...] = ()
         if hooked:
             hooks = (hook or module.AgentHook(), context or module.AgentHookContext(iteration=0, messages=[]))
 
@@ -328,8 +328,8 @@ def execute_tools(original: Any, module: ModuleType) -> Any:
         # 0.2 has no hooks, tells of edited files on the way, and catches everything itself.
         if hooked and type(self)._run_tool is theirs:
             work = _Turn(
-                module, spec.tools, *hooks, *counts, classify=self._classify_violation, reading=None,
-                hints=False, fatal=spec.fail_on_tool_error,
+                module, spec.tools, hooks[0], hooks[1], *counts, classify=self._classify_violation,
+                reading=None, hints=False, fatal=spec.fail_on_tool_error,
             ).call  # fmt: skip
         batches = self._partition_tool_batches(spec, tool_calls)
         outcomes = await _run_all(batches, spec.concurrent_tools, spec.tools, work)
