@@ -43,7 +43,9 @@ def main() -> int:
     if not (source / "nanobot").is_dir() or not (source / "tests").is_dir():
         parser.error(f"{source} is no checkout of nanobot")
     suite = Suite(source, environment(source), arguments.select.split(), arguments.workers)
-    expected = {item["id"]: item for item in tomllib.loads(EXPECTED.read_text(encoding="utf-8"))["test"]}
+    expected = {
+        item["id"]: item for item in tomllib.loads(EXPECTED.read_text(encoding="utf-8")).get("test", [])
+    }
     without = suite.run("off")
     print(f"{'mode':<8}{'tests':>7}{'failed':>8}{'differ':>8}")
     print(f"{'off':<8}{len(without):>7}{failures(without):>8}")
