@@ -37,7 +37,7 @@ def test_a_command_imports_no_more_than_it_needs() -> None:
 import sys
 from nanobot_tools.cli import app
 app(["version"], standalone_mode=False)
-modules = {"asyncio", "rich", "logging", "nanobot_tools.mcp", "nanobot_tools.executor"}
+modules = {"asyncio", "rich", "nanobot_tools.mcp", "nanobot_tools.executor"}
 print(sorted(modules & set(sys.modules)))
 """
     done = subprocess.run(

@@ -21,6 +21,7 @@ __all__ = [
     "CommandError",
     "Config",
     "Json",
+    "Server",
     "Wait",
     "app",
     "command",
@@ -55,6 +56,7 @@ Config = Annotated[
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Server = Annotated[str | None, typer.Option(help="Only this server.", show_default=False)]
 Wait = Annotated[float, typer.Option(min=0.1, help="Seconds that servers get to start.")]
 
 
