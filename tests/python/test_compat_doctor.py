@@ -15,7 +15,7 @@ from under_nanobot import UnderNanobot, distribution
 def doctor(nanobot: UnderNanobot, *options: str, **environment: str) -> tuple[int, str]:
     """Exit status and output under nanobot."""
     done = subprocess.run(
-        [nanobot.python, "-m", "nanobot_tools.cli", "doctor", *options],
+        [nanobot.python, "-m", "nanobot_tools.cli", "doctor", "--no-start", *options],
         capture_output=True, text=True, timeout=100, check=False, stdin=subprocess.DEVNULL,
         env=nanobot.environment(COLUMNS="200", **environment), cwd=nanobot.home,
     )  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +17,7 @@ __all__ = [
     "Configuration",
     "default_path",
     "environment",
+    "expanded",
     "parse_json",
     "read",
     "read_text",
@@ -25,6 +27,7 @@ __all__ = [
 ]
 
 _OPTIONS = "nanobot-tools.json"
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
 @dataclass
@@ -197,6 +200,11 @@ def _check(config: Configuration) -> None:
 def without_prefix(server: str, text: object) -> str:
     """What is said of a server, without its name in front."""
     return str(text).removeprefix(f"MCP server '{server}': ")
+
+
+def expanded(text: object) -> str:
+    """A text of an entry with its ``${NAME}`` replaced, as the core does it; what is not set stays."""
+    return _VARIABLE.sub(lambda found: os.environ.get(found[1], found[0]), str(text))
 
 
 def environment(entry: Any) -> dict[str, str]:
