@@ -12,10 +12,10 @@ try:
 except ImportError as exc:
     raise SystemExit(f"{exc}: install nanobot-tools[cli]") from exc
 
-from . import call, doctor, prompts, resources, run, servers, tools, version
+from . import bench, call, doctor, prompts, resources, run, servers, tools, version, watch
 from ._app import app, main
 
 __all__ = ["app", "main"]
 
-for _module in (tools, servers, call, resources, prompts, doctor, run, version):
+for _module in (tools, servers, call, resources, prompts, doctor, watch, bench, run, version):
     _module.add_to(app)

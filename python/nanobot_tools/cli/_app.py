@@ -86,7 +86,11 @@ def near(name: str, known: Iterable[str]) -> str:
     """``; did you mean ...?`` for a name that does not exist, or nothing."""
     import difflib
 
-    found = difflib.get_close_matches(name, list(known), n=3, cutoff=0.5)
+    candidates = list(dict.fromkeys(known))
+    # One may know a tool by its name on the server, which is the end of the name that a model uses.
+    ends = [one for one in candidates if len(name) > 1 and one.lower().endswith(f"_{name.lower()}")]
+    alike = difflib.get_close_matches(name, candidates, n=3, cutoff=0.5)
+    found = list(dict.fromkeys([*ends, *alike]))[:3]
     return f"; did you mean {' or '.join(found)}?" if found else ""
 
 

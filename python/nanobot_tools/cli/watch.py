@@ -1,0 +1,222 @@
+"""``nanobot-tools watch``: the MCP servers of the configuration, live."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from . import _config
+from ._app import FAILED, OK, Config, Json, command, finish
+from ._output import console, is_terminal, print_json, print_table, rich_table, say, seconds, size
+from .servers import Names
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from ._session import Session
+
+__all__ = ["add_to"]
+
+COLUMNS = (
+    "server", "state", "for", "tools", "in flight", "ping", "sent", "received", "reconnects", "last failure",
+)  # fmt: skip
+
+
+@command
+def watch(
+    names: Names = None,
+    interval: Annotated[float, typer.Option(min=0.1, help="Seconds between two looks.")] = 2,
+    once: Annotated[bool, typer.Option(help="Look once, and end.")] = False,
+    config: Config = None,
+    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds that servers get before one look.")] = 30,
+    as_json: Json = False,
+) -> None:
+    """Keep the MCP servers of the configuration connected, and show how they are until Ctrl-C.
+
+    Each is pinged at every look; "in flight" are requests of this command that were not answered yet. Without
+    a terminal a line is printed whenever something has changed. With --json, or --once, there is one look,
+    and the exit status is 1 if a server cannot be called.
+    """
+    configured = _config.required(config)
+    if names:
+        configured = configured.only(names)
+    from . import _session
+
+    async def look() -> int:
+        async with _session.connected(configured, timeout=timeout) as session:
+            seen = _Look(session)
+            await seen.ping_all(interval)
+            if as_json:
+                print_json({"servers": seen.status()})
+            else:
+                print_table(COLUMNS, seen.rows())
+            return FAILED if session.failures else OK
+
+    async def follow() -> int:
+        with _stopped() as stop:
+            # They are shown while they start, so they are not waited for.
+            async with _session.connected(configured, timeout=0.01) as session:
+                await _follow(_Look(session), interval, stop)
+        return OK
+
+    if once or as_json:
+        finish(_session.run(look()))
+    try:
+        status = _session.run(follow())
+    except KeyboardInterrupt:
+        # Where the loop cannot handle signals, they end it.
+        status = OK
+    finish(status)
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(watch)
+
+
+class _Look:
+    """What is known of the servers at one moment."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.pings: dict[str, float | None] = {}
+        self.in_flight: dict[str, int] = dict.fromkeys(session.config.servers, 0)
+
+    def status(self) -> list[dict[str, Any]]:
+        """How each server is, as JSON shows it."""
+        return [
+            {**status, "ping": self.pings.get(status["name"]), "in_flight": self.in_flight[status["name"]]}
+            for status in self.session.status()
+        ]
+
+    def rows(self) -> Iterator[tuple[object, ...]]:
+        """How each server is, for people."""
+        now = time.time()
+        for status in self.status():
+            since = status.get("since")
+            yield (
+                status["name"],
+                status["state"],
+                _span(now - since) if since else "",
+                status["tools"],
+                status["in_flight"],
+                seconds(status["ping"]),
+                size(status.get("bytes_sent", 0)),
+                size(status.get("bytes_received", 0)),
+                status.get("reconnects", 0),
+                status["last_failure"],
+            )
+
+    def changing(self) -> dict[str, tuple[object, ...]]:
+        """Name -> what is worth a line when it changes."""
+        return {
+            status["name"]: (
+                status["state"],
+                status["tools"],
+                status.get("reconnects", 0),
+                status["last_failure"],
+            )
+            for status in self.session.status()
+        }
+
+    async def ping_all(self, limit: float) -> None:
+        """Ask every server that is there for a sign of life; who gives none within the limit has no time."""
+        import asyncio
+
+        await asyncio.gather(*(self._ping(name, limit) for name in self.session.connections))
+
+    async def _ping(self, name: str, limit: float) -> None:
+        import asyncio
+
+        from ..errors import NanobotToolsError
+
+        if self.in_flight[name]:
+            return
+        connection = self.session.provider.connection(name)
+        started = time.perf_counter()
+        self.in_flight[name] += 1
+        try:
+            await asyncio.wait_for(connection.ping(), max(limit, 1))
+            self.pings[name] = time.perf_counter() - started
+        except (NanobotToolsError, TimeoutError) as exc:
+            self.pings[name] = None
+            self.session.last_failures[name] = _config.without_prefix(name, str(exc) or "it does not answer")
+        finally:
+            self.in_flight[name] -= 1
+
+
+async def _follow(look: _Look, interval: float, stop: asyncio.Event) -> None:
+    """Show the servers until it is to stop."""
+    import asyncio
+
+    async def pinging() -> None:
+        while True:
+            await look.ping_all(interval)
+            await asyncio.sleep(interval)
+
+    pings = asyncio.create_task(pinging())
+    try:
+        with _display(look) as show:
+            while not stop.is_set():
+                show()
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(stop.wait(), min(interval, 0.5))
+    finally:
+        pings.cancel()
+        await asyncio.gather(pings, return_exceptions=True)
+
+
+@contextlib.contextmanager
+def _display(look: _Look) -> Iterator[Any]:
+    """What shows the servers as they are: a live table, or lines for what has changed."""
+    if is_terminal():
+        from rich.live import Live
+
+        with Live(console=console(), auto_refresh=False, transient=False) as live:
+            yield lambda: live.update(rich_table(COLUMNS, look.rows()), refresh=True)
+        return
+    before: dict[str, tuple[object, ...]] = {}
+
+    def show() -> None:
+        now = look.changing()
+        for name, (state, tools, reconnects, failure) in now.items():
+            if before.get(name) != now[name]:
+                clock = time.strftime("%H:%M:%S")
+                why = f": {failure}" if failure else ""
+                say(f"{clock} {name} {state}, {tools} tools, {reconnects} reconnects{why}")
+        before.update(now)
+
+    yield show
+
+
+@contextlib.contextmanager
+def _stopped() -> Iterator[asyncio.Event]:
+    """An event that is set by Ctrl-C or SIGTERM, where a loop can handle these."""
+    import asyncio
+    import signal
+
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    handled = []
+    for number in (signal.SIGINT, signal.SIGTERM):
+        # On Windows, and outside the main thread, it cannot.
+        with contextlib.suppress(NotImplementedError, ValueError, RuntimeError):
+            loop.add_signal_handler(number, stop.set)
+            handled.append(number)
+    try:
+        yield stop
+    finally:
+        for number in handled:
+            loop.remove_signal_handler(number)
+
+
+def _span(elapsed: float) -> str:
+    """How long something lasts, in whole units."""
+    whole = int(max(elapsed, 0))
+    if whole < 60:
+        return f"{whole} s"
+    return f"{whole // 60} min" if whole < 3600 else f"{whole // 3600} h {whole % 3600 // 60} min"
