@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals and ter
 def test_one_look_is_a_table_or_json(tmp_path: Path) -> None:
     path = configuration(tmp_path)
     head, line = nbtools("watch", "--once", "--config", path).out.splitlines()
-    assert head.split()[:4] == ["SERVER", "STATE", "FOR", "TOOLS"]
+    assert head.split()[:4] == ["SERVER", "STATE", "TOOLS", "IN"]
     assert line.split()[:2] == ["echo", "ready"]
     (status,) = nbtools("watch", "--json", "--config", path).json["servers"]
     assert (status["name"], status["state"], status["in_flight"]) == ("echo", "ready", 0)
@@ -106,7 +106,7 @@ def test_a_server_that_is_lost_and_found_again_is_told(tmp_path: Path) -> None:
 def test_on_a_terminal_there_is_a_live_table_and_the_cursor_comes_back(tmp_path: Path) -> None:
     controller, terminal = os.openpty()
     watching = Watching(configuration(tmp_path), controller, terminal)
-    watching.read_until(lambda text: "last failure" in text and "ready" in text)
+    watching.read_until(lambda text: "reconnects" in text and "ready" in text)
     assert watching.end(signal.SIGINT) == 0
     assert watching.text.rstrip().endswith("\x1b[?25h")
     assert "Traceback" not in watching.text

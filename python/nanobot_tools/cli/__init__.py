@@ -12,10 +12,13 @@ try:
 except ImportError as exc:
     raise SystemExit(f"{exc}: install nanobot-tools[cli]") from exc
 
-from . import bench, call, doctor, prompts, resources, run, servers, tools, version, watch
+from . import bench, cache, call, doctor, importing, prompts, resources, run, servers, tools, version, watch
 from ._app import app, main
 
 __all__ = ["app", "main"]
 
-for _module in (tools, servers, call, resources, prompts, doctor, watch, bench, run, version):
+# In the order in which --help shows them.
+for _module in (
+    tools, servers, call, resources, prompts, doctor, watch, bench, importing, cache, run, version,
+):  # fmt: skip
     _module.add_to(app)

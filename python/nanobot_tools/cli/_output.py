@@ -39,6 +39,9 @@ __all__ = [
 # Control characters but for line feed and tab, and those that turn the direction of text around.
 _STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
+#: The length up to which the cells of a column are not wrapped.
+_SHORT = 24
+
 Rows = Iterable[Sequence[object]]
 
 
@@ -100,15 +103,19 @@ def print_table(columns: Sequence[str], rows: Rows) -> None:
 
 
 def rich_table(columns: Sequence[str], rows: Rows) -> Table:
-    """The table for a terminal."""
+    """The table for a terminal; only columns with long texts are wrapped where there is no room."""
+    from rich import box
     from rich.table import Table
     from rich.text import Text
 
-    table = Table()
+    cells = [[_cell(cell) for cell in row] for row in rows]
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for i, column in enumerate(columns):
-        table.add_column(column, no_wrap=i == 0, overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(_cell(cell)) for cell in row))
+        longest = max((len(row[i]) for row in cells), default=0)
+        table.add_column(column, no_wrap=longest <= _SHORT, overflow="fold")
+    for row in cells:
+        # Text is not searched for markup.
+        table.add_row(*(Text(cell) for cell in row))
     return table
 
 

@@ -11,7 +11,7 @@ import typer
 
 from . import _config
 from ._app import FAILED, OK, Config, Json, command, finish
-from ._output import console, is_terminal, print_json, print_table, rich_table, say, seconds, size
+from ._output import clean, console, is_terminal, print_json, print_table, rich_table, say, seconds, size
 from .servers import Names
 
 if TYPE_CHECKING:
@@ -21,9 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["add_to"]
 
-COLUMNS = (
-    "server", "state", "for", "tools", "in flight", "ping", "sent", "received", "reconnects", "last failure",
-)  # fmt: skip
+COLUMNS = ("server", "state", "tools", "in flight", "ping", "sent", "received", "reconnects")
 
 
 @command
@@ -54,6 +52,8 @@ def watch(
                 print_json({"servers": seen.status()})
             else:
                 print_table(COLUMNS, seen.rows())
+                for line in seen.failures():
+                    say(line)
             return FAILED if session.failures else OK
 
     async def follow() -> int:
@@ -95,21 +95,21 @@ class _Look:
 
     def rows(self) -> Iterator[tuple[object, ...]]:
         """How each server is, for people."""
-        now = time.time()
         for status in self.status():
-            since = status.get("since")
             yield (
                 status["name"],
                 status["state"],
-                _span(now - since) if since else "",
                 status["tools"],
                 status["in_flight"],
                 seconds(status["ping"]),
                 size(status.get("bytes_sent", 0)),
                 size(status.get("bytes_received", 0)),
                 status.get("reconnects", 0),
-                status["last_failure"],
             )
+
+    def failures(self) -> list[str]:
+        """Why each server was last not well, a line each."""
+        return [clean(f"{name}: {failure}") for name, failure in self.session.last_failures.items()]
 
     def changing(self) -> dict[str, tuple[object, ...]]:
         """Name -> what is worth a line when it changes."""
@@ -156,7 +156,8 @@ async def _follow(look: _Look, interval: float, stop: asyncio.Event) -> None:
     async def pinging() -> None:
         while True:
             await look.ping_all(interval)
-            await asyncio.sleep(interval)
+            # Until one is there they are looked for more often.
+            await asyncio.sleep(interval if look.pings else 0.1)
 
     pings = asyncio.create_task(pinging())
     try:
@@ -174,10 +175,14 @@ async def _follow(look: _Look, interval: float, stop: asyncio.Event) -> None:
 def _display(look: _Look) -> Iterator[Any]:
     """What shows the servers as they are: a live table, or lines for what has changed."""
     if is_terminal():
+        from rich.console import Group
         from rich.live import Live
+        from rich.text import Text
 
-        with Live(console=console(), auto_refresh=False, transient=False) as live:
-            yield lambda: live.update(rich_table(COLUMNS, look.rows()), refresh=True)
+        with Live(console=console(), auto_refresh=False) as live:
+            yield lambda: live.update(
+                Group(rich_table(COLUMNS, look.rows()), *map(Text, look.failures())), refresh=True
+            )
         return
     before: dict[str, tuple[object, ...]] = {}
 
@@ -212,11 +217,3 @@ def _stopped() -> Iterator[asyncio.Event]:
     finally:
         for number in handled:
             loop.remove_signal_handler(number)
-
-
-def _span(elapsed: float) -> str:
-    """How long something lasts, in whole units."""
-    whole = int(max(elapsed, 0))
-    if whole < 60:
-        return f"{whole} s"
-    return f"{whole // 60} min" if whole < 3600 else f"{whole // 3600} h {whole % 3600 // 60} min"
