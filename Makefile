@@ -32,7 +32,7 @@ PYTHON_FOLDERS := $(wildcard python tests examples benches scripts)
 export VIRTUAL_ENV := $(DEV)
 export NBTOOLS_REFERENCE_PYTHON := $(REFERENCE)/bin/python
 
-.PHONY: demo test lint bench chaos soak conformance nanobot-tests fuzz stubs wheel format clean
+.PHONY: demo test lint bench chaos soak conformance compat nanobot-tests fuzz stubs wheel format clean
 
 demo: $(PACKAGE) $(PLUGIN) $(NODE_SERVERS)
 	$(BIN)/python examples/demo.py
@@ -77,6 +77,10 @@ soak: $(PACKAGE)
 # The official suites, stable and alpha; `test` runs a few of their scenarios.
 conformance: $(PACKAGE) $(SUITES)
 	$(BIN)/python tests/conformance/run.py
+
+# Real nanobot processes of four versions, without and with us; `test` runs one.
+compat: $(PACKAGE)
+	$(BIN)/python tests/compat/run.py
 
 # nanobot's own test suite without and with the drop-in; wants a checkout of nanobot.
 NANOBOT_SRC ?=
