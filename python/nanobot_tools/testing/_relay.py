@@ -2,8 +2,8 @@
 
 Run by its path, with nothing of this package: ``python -I -S _relay.py HOST PORT``, with the test's token in
 ``NBTOOLS_TEST_TOKEN``. What comes on standard input goes to the test as it is; what the test sends are JSON
-lines: ``{"out": text}`` and ``{"err": text}`` to write, ``{"close": true}`` to close standard input and output,
-``{"exit": status}`` to end. It ends with its input, and with the test.
+lines: ``{"out": text}`` and ``{"err": text}`` to write, ``{"close": true}`` to close standard input and
+output, ``{"exit": status}`` to end. It ends with its input, and with the test.
 """
 
 from __future__ import annotations

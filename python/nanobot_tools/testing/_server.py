@@ -383,7 +383,8 @@ class ScriptedServer:
                 future.set_result(result)
 
         def run() -> None:
-            result, error = None, None
+            result: Any = None
+            error: BaseException | None = None
             try:
                 result = context.run(work)
             except StopIteration as exc:
@@ -521,4 +522,3 @@ def _is_content(item: Any) -> bool:
 
 def _text(text: str) -> dict[str, Any]:
     return {"content": [{"type": "text", "text": text}]}
-
