@@ -108,18 +108,14 @@ class Tape:
                 self.answers[key] = answers
 
     def differences(self, now: Tape, unstable: frozenset[str] = frozenset()) -> list[str]:
-        """What is different now, as lines for people; requests that were not made now are left out."""
+        """What is answered differently now, as lines for people."""
         found = _diff("the server's account of itself", self.about, now.about)
         for key, answers in now.answers.items():
-            name = _shown(key)
-            before = self.answers.get(key, [])
-            if not before:
-                found += ["", f"{name}: was not recorded"]
-            elif _request(key)["method"] == "tools/call" and _request(key)["params"].get("name") in unstable:
+            request = _request(key)
+            if request["method"] == "tools/call" and request["params"].get("name") in unstable:
                 continue
-            else:
-                for then, answer in zip(before, answers, strict=False):
-                    found += _diff(name, then, answer)
+            for then, answer in zip(self.answers.get(key, ()), answers, strict=False):
+                found += _diff(_shown(key), then, answer)
         return found
 
 
@@ -331,10 +327,18 @@ def _keep(tape: Tape, deck: Deck, tell: Callable[[str], object]) -> None:
 
 
 def _compare(before: Tape, now: Tape, unstable: frozenset[str]) -> None:
-    changes = before.differences(now, unstable)
-    if changes:
-        head = f"the server has changed since {before.path} was recorded (-), it is now (+):"
-        raise CassetteError("\n".join([head, *changes, "", f"If that is as it should be, {_AGAIN}."]))
+    __tracebackhide__ = True
+    lines = before.differences(now, unstable)
+    if lines:
+        lines.insert(0, f"the server has changed since {before.path} was recorded (-: then, +: now):")
+    lines += [
+        f"not on the cassette {before.path}: {_shown(key)}"
+        for key, answers in now.answers.items()
+        if len(answers) > len(before.answers.get(key, ()))
+        and (key not in before.answers or _request(key)["method"] == "tools/call")
+    ]
+    if lines:
+        raise CassetteError("\n".join([*lines, f"If that is as it should be, {_AGAIN}."]))
 
 
 def _note(exc: BaseException, complaint: str) -> None:

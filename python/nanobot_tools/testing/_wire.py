@@ -9,10 +9,12 @@ import asyncio
 import hmac
 import json
 import secrets
+import socket
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -164,30 +166,37 @@ class Endpoint(ABC):
     def __init__(self, serve: Serve, seen: Seen = lambda message: None) -> None:
         self._serve = serve
         self._seen = seen
-        self._listener: asyncio.Server | None = None
-        self._clients: dict[asyncio.Task[Any], asyncio.StreamWriter] = {}
+        self._closed = False
+        self._listener: socket.socket | None = None
+        self._accepting: asyncio.Task[None] | None = None
+        self._clients: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
 
     async def open(self) -> None:
         """Begin to listen."""
-        self._listener = await asyncio.start_server(self._met, "127.0.0.1", 0, limit=_MAX_LINE)
+        # Not a server of asyncio: one that is closed leaves what it has just accepted unclosed.
+        self._listener = socket.create_server(("127.0.0.1", 0), backlog=128)
+        self._listener.setblocking(False)
+        self._accepting = asyncio.ensure_future(self._accept(self._listener))
 
     async def aclose(self) -> None:
         """Listen no more, end all connections and what runs for them."""
-        if self._listener is not None:
+        self._closed = True
+        if self._listener is not None and self._accepting is not None:
+            # A last connection wakes what accepts them.
+            socket.create_connection(self._listener.getsockname(), 5).close()
+            await self._accepting
             self._listener.close()
         self.forget()
         tasks = list(self._clients)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        if self._listener is not None:
-            await self._listener.wait_closed()
 
     @property
     def port(self) -> int:
         """The port that is listened on."""
         assert self._listener is not None
-        port: int = self._listener.sockets[0].getsockname()[1]
+        port: int = self._listener.getsockname()[1]
         return port
 
     @property
@@ -219,19 +228,36 @@ class Endpoint(ABC):
     async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one connection to its end."""
 
-    async def _met(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
+    async def _accept(self, listener: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            connection, _ = await loop.sock_accept(listener)
+            if self._closed:
+                connection.close()
+                return
+            reader = asyncio.StreamReader(_MAX_LINE, loop)
+            protocol = asyncio.StreamReaderProtocol(reader, self._met, loop)
+            await loop.connect_accepted_socket(partial(_itself, protocol), connection)
+
+    def _met(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.ensure_future(self._attend(reader, writer))
         self._clients[task] = writer
+        task.add_done_callback(self._left)
+
+    def _left(self, task: asyncio.Task[None]) -> None:
+        self._clients.pop(task).transport.abort()
+
+    async def _attend(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             await self._talk(reader, writer)
-        except (OSError, EOFError):
-            pass  # The client went away.
-        except asyncio.CancelledError:
-            pass  # The endpoint is closed; nobody awaits this task but that.
-        finally:
-            self._clients.pop(task, None)
             writer.close()
+            await writer.wait_closed()
+        except (OSError, EOFError):
+            return  # The client went away.
+
+
+def _itself(protocol: asyncio.StreamReaderProtocol) -> asyncio.StreamReaderProtocol:
+    return protocol
 
 
 class StdioEndpoint(Endpoint):
