@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from mcp_servers import asking, echo
-from nanobot_tools import MCPCallbacks, MCPConnection, MCPError, ToolRegistry
+from nanobot_tools import MCPCallbacks, MCPConnection, MCPError, ToolRegistry, ToolTimeoutError
 from nanobot_tools.testing import CallTool, CassetteError, ScriptedServer, assert_error, assert_ok
 from nanobot_tools.testing._cassette import Deck, Tape, cassette
 from nanobot_tools.testing._secrets import Masker, secrets_of, shown_entry
@@ -360,13 +360,22 @@ async def test_a_server_that_breaks_down_is_not_recorded(
     server = mcp_server(tools=[steady])
     server.delay("steady", 60)
 
-    async def use() -> None:
-        async with opened("lost", {**server.entry, "toolTimeout": 0.2}) as connection:
-            with pytest.raises(MCPError, match="ToolTimeoutError"):
-                await connection.call_tool("steady", timeout=30)
+    async def end() -> None:
+        async with opened("lost", server.entry) as connection:
+            call = asyncio.create_task(connection.call_tool("steady"))
+            await server.wait_for_calls(1)
+            server.exit(3)
+            with pytest.raises(MCPError, match="exit status: 3"):
+                await call
 
-    with pytest.raises(CassetteError, match="could not be recorded: tools/call steady"):
-        await use()
+    async def wait_too_long() -> None:
+        async with opened("lost", {**server.entry, "toolTimeout": 0.2}) as connection:
+            with pytest.raises(ToolTimeoutError):
+                await connection.call_tool("steady")
+
+    for use in (end, wait_too_long):
+        with pytest.raises(CassetteError, match="could not be recorded: tools/call steady"):
+            await use()
     assert os.listdir(tmp_path) == []
 
 

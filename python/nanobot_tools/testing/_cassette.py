@@ -282,6 +282,8 @@ class _Recorder:
                 del self.tape.answers[key]
             if isinstance(exc, NanobotToolsError):
                 self.lost.append(f"{_shown(key)}: {self._mask(str(exc))}")
+            elif method == "tools/call":
+                self.lost.append(f"{_shown(key)}: there was no answer before it was given up")
             raise
         answer["result"] = self._mask(result)
         masked: dict[str, Any] = answer["result"]
