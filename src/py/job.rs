@@ -393,7 +393,7 @@ impl Job {
         let (core, arguments) =
             self.of_held(|held| (Arc::clone(&held.core), held.arguments.clone_ref(py)))?;
         let arguments = arguments.into_bound(py);
-        registry::start_native(py, &core, &self.run.text(self.index), &arguments, self.limit)
+        registry::start_native(py, &core, &self.run.text(self.index), &arguments, self.limit, true)
     }
 
     /// The outcome that `result` would give, without ending the call.

@@ -485,7 +485,7 @@ impl NativeRegistry {
                     let mode = own.mode as u8;
                     Ok((own.object.bind(py), arguments, mode).into_pyobject(py)?.into_any())
                 }
-                _ => start_native(py, &tool, &name, &arguments, None),
+                _ => start_native(py, &tool, &name, &arguments, None, true),
             },
         }
     }
@@ -506,12 +506,19 @@ pub(crate) fn start_native<'py>(
     name: &str,
     arguments: &Bound<'py, PyAny>,
     limit: Option<Duration>,
+    hinted: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
     let arguments = match native_arguments(arguments) {
         Ok(arguments) => arguments,
-        Err(error) => return Ok(outcome::raised(py, name, error.value(py))?.result.into_bound(py)),
+        Err(error) => {
+            let shown = outcome::raised(py, name, error.value(py))?;
+            let result = if hinted { shown.result } else { shown.without_hint(py)? };
+            return Ok(result.into_bound(py));
+        }
     };
     let (event_loop, queue) = bridge::running(py)?;
     let context = CallContext::within([limit, tool.spec().timeout].into_iter().flatten().min());
-    bridge::future(&event_loop, &queue, name, |done| Arc::clone(tool).submit(arguments, context, done))
+    bridge::future(&event_loop, &queue, name, hinted, |done| {
+        Arc::clone(tool).submit(arguments, context, done)
+    })
 }
