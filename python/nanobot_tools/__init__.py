@@ -117,8 +117,8 @@ _LAZY = {
     "normalize_schema": "schema",
     "tool_parameters_schema": "schema",
 }
-#: Modules that were there as attributes whenever the package was.
-_MODULES = frozenset(("_native", "base", "context", "errors", "schema"))
+#: What is imported together by the first use of anything, so that no first call has to.
+_CORE = ("_native", "base", "context", "errors", "schema")
 
 __all__ = [
     "ArraySchema",
@@ -175,18 +175,17 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        return import_module(f".{name}", __name__)
-    value: Any
-    if name == "__version__":
-        value = import_module("._native", __name__).VERSION
-    elif (module := _LAZY.get(name)) is not None:
-        value = getattr(import_module(f".{module}", __name__), name)
-    else:
+    module = _LAZY.get(name)
+    if module is None and name not in _CORE and name != "__version__":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    core = {part: import_module(f".{part}", __name__) for part in _CORE}
+    if module is None:
+        value: Any = core["_native"].VERSION if name == "__version__" else core[name]
+    else:
+        value = getattr(import_module(f".{module}", __name__), name)
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*__all__, *_MODULES, *globals()})
+    return sorted({*__all__, *_CORE, *globals()})
