@@ -391,7 +391,8 @@ def test_servers_of_the_test_leave_nothing_behind(pytester: pytest.Pytester) -> 
             # The first two connections start what lasts as long as the process.
             first = left()[0]
             mcp_server(tools=[weather]).close()
-            assert left() == (first, [])
+            fds, threads = left()
+            assert fds <= first and threads == []
         """,
     )
 

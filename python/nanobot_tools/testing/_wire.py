@@ -245,7 +245,8 @@ class Endpoint(ABC):
         task.add_done_callback(self._left)
 
     def _left(self, task: asyncio.Task[None]) -> None:
-        self._clients.pop(task).transport.abort()
+        writer = self._clients.pop(task)
+        writer.transport.abort()
 
     async def _attend(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
