@@ -205,6 +205,10 @@ def test_orders_for_a_tool_that_is_not_there_are_refused(mcp_server: Make) -> No
         mcp_server(transport="pigeon")
     with pytest.raises(ValueError, match="no standard error"):
         mcp_server(transport="http").write_stderr("text")
+    server.close()
+    server.close()
+    with pytest.raises(RuntimeError, match="server 'demo' is closed"):
+        server.exit()
 
 
 @both

@@ -258,6 +258,8 @@ class ScriptedServer:
 
     def _do(self, order: Callable[[], object]) -> None:
         """Run something on the server's loop, and wait for it."""
+        if self._loop.is_closed():
+            raise RuntimeError(f"server {self.name!r} is closed")
         if threading.current_thread() is self._thread:
             order()
             return

@@ -166,6 +166,8 @@ class Endpoint(ABC):
     def __init__(self, serve: Serve, seen: Seen = lambda message: None) -> None:
         self._serve = serve
         self._seen = seen
+        #: The port that is listened on, once it is open.
+        self.port = 0
         self._closed = False
         self._listener: socket.socket | None = None
         self._accepting: asyncio.Task[None] | None = None
@@ -176,6 +178,7 @@ class Endpoint(ABC):
         # Not a server of asyncio: one that is closed leaves what it has just accepted unclosed.
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=128)
         self._listener.setblocking(False)
+        self.port = self._listener.getsockname()[1]
         self._accepting = asyncio.ensure_future(self._accept(self._listener))
 
     async def aclose(self) -> None:
@@ -183,7 +186,7 @@ class Endpoint(ABC):
         self._closed = True
         if self._listener is not None and self._accepting is not None:
             # A last connection wakes what accepts them.
-            socket.create_connection(self._listener.getsockname(), 5).close()
+            socket.create_connection(("127.0.0.1", self.port), 5).close()
             await self._accepting
             self._listener.close()
         self.forget()
@@ -191,13 +194,6 @@ class Endpoint(ABC):
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-
-    @property
-    def port(self) -> int:
-        """The port that is listened on."""
-        assert self._listener is not None
-        port: int = self._listener.getsockname()[1]
-        return port
 
     @property
     @abstractmethod
