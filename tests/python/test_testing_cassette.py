@@ -309,8 +309,8 @@ async def test_no_secret_gets_into_a_recording(
 
 def test_secrets_are_known_by_their_place_and_name() -> None:
     entry = {
-        "command": "/home/somebody/bin/server",
-        "args": ["--api-key", "abcd", "--token=efgh", "--level", "info", "/home/somebody/data"],
+        "command": "/opt/tools/bin/server",
+        "args": ["--api-key", "abcd", "--token=efgh", "--level", "info", "/srv/data"],
         "env": {"PIN_SECRET": "1234", "DEBUG": "1", "MODE": "verbose", "LONG": "a long value"},
     }
     secrets = secrets_of(entry)
