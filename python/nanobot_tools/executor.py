@@ -181,6 +181,19 @@ class ToolExecutor:
         finally:
             run.close()
 
+    def run_sync(self, calls: Iterable[Any], *, timeout: float | None = None) -> list[ToolOutcome]:
+        """:meth:`run` for threads without an event loop.
+
+        Python tools run on the loop of a background thread that all synchronous calls of the process share.
+        The caller's context variables are kept; ``KeyboardInterrupt`` cancels every call.
+
+        Raises:
+            LoopRunningError: An event loop runs in this thread; await :meth:`run` there.
+        """
+        from ._sync import run
+
+        return run(lambda: self.run(calls, timeout=timeout), "run_sync()", "await run()")
+
     async def stream(self, calls: Iterable[Any], *, timeout: float | None = None) -> AsyncIterator[ToolEvent]:
         """Run all calls and yield what happens as it happens.
 
@@ -369,8 +382,5 @@ def _carry_over(running: list[_Running]) -> None:
         if state.context is None or not state.job.ended:
             continue
         if state.job.alone:
-            here = contextvars.copy_context()
-            for variable, value in state.context.items():
-                if variable is not CURRENT_CALL and here.get(variable, here) is not value:
-                    variable.set(value)
+            _dispatch.carry_over(state.context)
         state.context = None

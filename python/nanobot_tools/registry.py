@@ -79,6 +79,36 @@ class ToolRegistry(NativeRegistry):
             return result
         return returned(result)
 
+    def execute_sync(self, name: str, params: Any = None, *, timeout: float | None = None) -> Any:
+        """:meth:`execute` for threads without an event loop, such as those of a script.
+
+        Python tools run on the loop of a background thread that all synchronous calls of the process share.
+        The caller's context variables are kept; ``KeyboardInterrupt`` cancels the call.
+
+        Args:
+            name: The tool's name.
+            params: The arguments, as for :meth:`execute`.
+            timeout: Seconds that the call may take; then the result is an error.
+
+        Returns:
+            What :meth:`execute` returns.
+
+        Raises:
+            LoopRunningError: An event loop runs in this thread; await :meth:`execute` there.
+            ToolCancelledError: The call was cancelled, as it is at the end of the process.
+        """
+        from ._sync import run
+
+        async def call() -> Any:
+            if timeout is None:
+                return await self.execute(name, params)
+            from .executor import ToolCall, ToolExecutor
+
+            [outcome] = await ToolExecutor(self).run([ToolCall(name, params)], timeout=timeout)
+            return outcome.result
+
+        return run(call, "execute_sync()", "await execute()")
+
     def get_runtime_context_providers(self) -> list[Any]:
         """The context providers that tools own, in the order of tool names."""
         providers = []

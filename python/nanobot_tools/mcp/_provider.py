@@ -208,6 +208,46 @@ class MCPProvider:
         """Close all servers and unregister their tools, for ever; also while they are being connected."""
         await self._fleet.aclose()
 
+    def connect_sync(self) -> None:
+        """:meth:`connect` for threads without an event loop.
+
+        The servers are served by the loop of a background thread, which runs until the process ends: so do
+        they, unless :meth:`close_sync` is called. The :class:`MCPCallbacks` are called there.
+
+        Raises:
+            LoopRunningError: An event loop runs in this thread; await :meth:`connect` there.
+        """
+        from .._sync import run
+
+        run(self.connect, "connect_sync()", "await connect()")
+
+    def call_sync(self, name: str, arguments: Any = None, timeout: float | None = None) -> Any:
+        """Call a tool by the name under which it is registered, from a thread without an event loop.
+
+        Args:
+            name: The tool's name, such as ``"mcp_files_read"``.
+            arguments: A dict, or what else :meth:`ToolRegistry.execute` takes.
+            timeout: Seconds that the call may take; the entry's ``toolTimeout`` holds as well.
+
+        Returns:
+            The text of the result, or an error result, as :meth:`ToolRegistry.execute` returns it.
+
+        Raises:
+            LoopRunningError: An event loop runs in this thread; await ``registry.execute()`` there.
+            ToolCancelledError: The call was cancelled, as it is at the end of the process.
+        """
+        return self._fleet.registry.execute_sync(name, arguments, timeout=timeout)
+
+    def close_sync(self) -> None:
+        """:meth:`aclose` for threads without an event loop.
+
+        Raises:
+            LoopRunningError: An event loop runs in this thread; await :meth:`aclose` there.
+        """
+        from .._sync import run
+
+        run(self.aclose, "close_sync()", "await aclose()")
+
     async def __aenter__(self) -> MCPProvider:
         await self.connect()
         return self
