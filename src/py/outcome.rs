@@ -183,8 +183,12 @@ impl ToolOutcome {
         }
     }
 
-    pub(crate) fn failed(&self) -> bool {
+    pub(crate) const fn failed(&self) -> bool {
         self.error_kind.is_some()
+    }
+
+    pub(crate) const fn kind(&self) -> Option<&'static str> {
+        self.error_kind
     }
 }
 

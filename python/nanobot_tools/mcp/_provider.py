@@ -35,6 +35,13 @@ _RUNTIME: dict[str, MCPRuntimeStatus] = {
 }
 
 
+def _no_stats() -> dict[str, Any]:
+    """The statistics of a server that was not opened."""
+    latency = {"count": 0, "sum": 0.0, "p50": None, "p95": None, "max": None}
+    counts = {"reconnects": 0, "bytes_sent": 0, "bytes_received": 0}
+    return {"calls": 0, "errors": {}, "running": 0, "latency": latency, **counts}
+
+
 class MCPProvider:
     """Keeps the MCP servers of a configuration connected, and their tools registered.
 
@@ -134,6 +141,20 @@ class MCPProvider:
             else:
                 statuses[name] = {"state": "recipe", "failure": None, "tools": 0}
         return statuses
+
+    def stats(self) -> dict[str, dict[str, Any]]:
+        """Name -> how the server is (:meth:`status`) and what came of requests to it; new objects each time.
+
+        To each dict of :meth:`status` come ``calls``, ``errors`` (kind of error -> how many), ``running``
+        (requests under way) and ``latency``, all as in :meth:`ToolRegistry.stats`; ``reconnects``,
+        ``bytes_sent`` and ``bytes_received`` are there for servers that were not opened, too. All of it
+        counts from when the server was opened, which is anew when a changed entry wants that.
+        """
+        stats = {}
+        for name, status in self.status().items():
+            one = self._fleet.get(name)
+            stats[name] = {**_no_stats(), **status, **(one.stats() if one is not None else {})}
+        return stats
 
     def connection(self, name: str) -> MCPConnection:
         """The server of that name, for its resources, prompts and whatever else it has.
