@@ -305,9 +305,10 @@ impl Run {
         };
         let arguments = arguments.into_bound(py);
         if let Some(fault) = fault {
+            let kind = "invalid_call";
             let shown = Shown {
-                result: outcome::error_result(py, &format!("Error: {fault}"))?,
-                kind: Some("invalid_call"),
+                result: outcome::error_result(py, &format!("Error: {fault}"), kind)?,
+                kind: Some(kind),
                 exception: None,
                 structured: None,
             };
