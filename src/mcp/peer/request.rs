@@ -393,6 +393,10 @@ mod tests {
         assert_eq!(message["params"]["_meta"]["progressToken"], 7);
         assert_eq!(message["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"], "2026-07-28");
         assert_eq!(message["params"]["uri"], "x");
+        let (arguments, meta) = (Arguments::Raw(b"{}".to_vec()), map["_meta"].as_object());
+        let tool = Params::Tool { name: "t", arguments: &arguments, headers: &[], meta };
+        let message = line(&What::Tool, &tool, &Manner::legacy("x"), Some(7));
+        assert_eq!(message["params"]["_meta"], json!({"mine": 1, "progressToken": 7}));
         let legacy = line(&What::Resource, &Params::Object(&Map::new()), &Manner::legacy("x"), None);
         assert_eq!(legacy["params"], json!({}));
     }
@@ -420,8 +424,9 @@ mod tests {
         let modern = Manner::modern("2026-07-28", &ClientCapabilities::default(), true);
         let legacy = Manner::legacy("2025-11-25");
         let arguments = Arguments::Raw(br#"{"a": 1}"#.to_vec());
-        let tool = Params::Tool { name: "t", arguments: &arguments, headers: &[], meta: None };
         let map = json!({"uri": "x", "_meta": {"mine": 1}}).as_object().unwrap().clone();
+        let meta = map["_meta"].as_object();
+        let tool = Params::Tool { name: "t", arguments: &arguments, headers: &[], meta };
         let none = Map::new();
         for (what, params) in [
             (What::Tool, tool),
