@@ -32,7 +32,7 @@ PYTHON_FOLDERS := $(wildcard python tests examples benches scripts)
 export VIRTUAL_ENV := $(DEV)
 export NBTOOLS_REFERENCE_PYTHON := $(REFERENCE)/bin/python
 
-.PHONY: demo test lint bench chaos soak conformance fuzz stubs wheel format clean
+.PHONY: demo test lint bench chaos soak conformance nanobot-tests fuzz stubs wheel format clean
 
 demo: $(PACKAGE) $(PLUGIN) $(NODE_SERVERS)
 	$(BIN)/python examples/demo.py
@@ -77,6 +77,12 @@ soak: $(PACKAGE)
 # The official suites, stable and alpha; `test` runs a few of their scenarios.
 conformance: $(PACKAGE) $(SUITES)
 	$(BIN)/python tests/conformance/run.py
+
+# nanobot's own test suite without and with the drop-in; wants a checkout of nanobot.
+NANOBOT_SRC ?=
+nanobot-tests: $(PACKAGE)
+	$(if $(NANOBOT_SRC),,$(error give the folder of a checkout of nanobot: make nanobot-tests NANOBOT_SRC=...))
+	$(BIN)/python scripts/nanobot_tests.py $(NANOBOT_SRC)
 
 # Minutes for each target, one after the other. A crash is kept in fuzz/artifacts; the input belongs into tests/corpus,
 # where `cargo test` replays it. Sanitizers want a nightly toolchain.

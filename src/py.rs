@@ -72,7 +72,8 @@ mod _native {
         Ok(super::outcome::raised(py, &name, exception)?.result)
     }
 
-    /// Start a native tool on the running loop; a future of what the model is shown.
+    /// Start a native tool on the running loop; a future of what it returns, as `Tool.execute` would: an
+    /// error without the retry hint.
     #[pyfunction]
     fn call_native<'py>(
         py: Python<'py>,
@@ -81,7 +82,7 @@ mod _native {
     ) -> PyResult<Bound<'py, PyAny>> {
         let tool = tool.get().tool();
         let name = tool.spec().name.clone();
-        super::registry::start_native(py, tool, &name, arguments, None, None)
+        super::registry::start_native(py, tool, &name, arguments, None, false, None)
     }
 
     #[pymodule_init]

@@ -8,7 +8,11 @@ from typing import Literal
 #: Who does the work. ``plain`` is without any library: bare pipes and sockets, and coroutines that check
 #: nothing. ``rmcp`` is the Rust SDK's client in a program of its own.
 OURS, REFERENCE, SDK, RMCP, PLAIN = "ours", "reference", "sdk", "rmcp", "plain"
+#: nanobot with the drop-in: what ours is in the rows in which nanobot itself works.
+GRAFTED = "grafted"
 BATCH = 64
+#: Calls in one response of a model.
+TURN_CALLS = 20
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,7 @@ class Row:
         per: Calls in one run, to which times are divided.
         rounds: How often everybody has a turn.
         targets: What ours has to reach.
+        drop_in: Whether nanobot works on both sides, with the drop-in on ours.
     """
 
     key: str
@@ -50,6 +55,11 @@ class Row:
     per: int = 1
     rounds: int = 15
     targets: tuple[Target, ...] = field(default=())
+    drop_in: bool = False
+
+    def side(self, who: str) -> str:
+        """The side that does the work of ``who``."""
+        return GRAFTED if who == OURS and self.drop_in else who
 
 
 ROWS = (
@@ -147,6 +157,28 @@ ROWS = (
         "ms",
         rounds=5,
         targets=(Target("under", 50),),
+    ),
+    Row(
+        "nanobot_ready",
+        "nanobot ready with ten servers that need 0.5 s each",
+        "ms",
+        rounds=5,
+        drop_in=True,
+    ),
+    Row(
+        "nanobot_turn",
+        f"a response with {TURN_CALLS} read-only calls of 20 ms over HTTP, in nanobot",
+        "ms",
+        rounds=9,
+        drop_in=True,
+    ),
+    Row(
+        "nanobot_three",
+        "a response with a read-only call of 1 s to each of three servers, in nanobot",
+        "ms",
+        rounds=3,
+        targets=(Target("under", 1100),),
+        drop_in=True,
     ),
     Row("grep", "`grep` over 20,000 files", "ms", rounds=3, targets=(Target("faster", 10),)),
 )

@@ -24,6 +24,7 @@ import table
 import tree
 from memory import measure_memory
 from rows import (
+    GRAFTED,
     IMPORT_MEMORY,
     IMPORT_TIME,
     OURS,
@@ -48,7 +49,11 @@ def main() -> int:
     """Run from the command line; 0 if every side could do its work."""
     options = arguments()
     pythons = {OURS: options.ours, PLAIN: options.ours, REFERENCE: options.reference, SDK: options.reference}
-    programs = {**pythons, RMCP: str(Path(options.floor).with_name("side_rmcp"))}
+    programs = {
+        **pythons,
+        RMCP: str(Path(options.floor).with_name("side_rmcp")),
+        GRAFTED: options.reference,
+    }
     load = os.getloadavg()[0]
     if load > 0.5:
         print(
@@ -62,14 +67,17 @@ def main() -> int:
         if any(row.key == "grep" for row in chosen):
             tree.make(Path(directory))
         sides = {
-            who: Side(who, program, options.floor, directory)
+            who: Side(
+                who, program, options.floor, directory, package(options.ours) if who == GRAFTED else None
+            )
             for who, program in programs.items()
-            if any(who in row.who for row in chosen)
+            if any(who == row.side(one) for row in chosen for one in row.who)
         }
         try:
             for row in chosen:
                 print(f"{row.title} ...", file=sys.stderr, flush=True)
-                results.append((row, measure(row, [sides[who] for who in row.who], options.rounds)))
+                found = measure(row, [sides[row.side(who)] for who in row.who], options.rounds)
+                results.append((row, {who: found[row.side(who)] for who in row.who}))
         finally:
             for side in sides.values():
                 side.close()
@@ -201,6 +209,15 @@ def imports(pythons: dict[str, str], rounds: int | None) -> list[tuple[Row, Side
         if everything:
             found.append((IMPORT_MEMORY, memory))
     return found
+
+
+def package(python: str) -> str:
+    """The folder from which an interpreter imports our package."""
+    program = "import nanobot_tools, pathlib; print(pathlib.Path(nanobot_tools.__file__).parents[1])"
+    done = subprocess.run(
+        [python, "-c", program], stdout=subprocess.PIPE, text=True, check=True, stdin=subprocess.DEVNULL
+    )
+    return done.stdout.strip()
 
 
 def describe(pythons: dict[str, str], load: float) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import threading
 from pathlib import Path
@@ -49,9 +50,10 @@ class Side:
         program: Its interpreter; for a side that is no Python, the program itself.
         floor: The floor server's program.
         tree: The tree to search.
+        package: A folder with a package that its interpreter does not have.
     """
 
-    def __init__(self, who: str, program: str, floor: str, tree: str) -> None:
+    def __init__(self, who: str, program: str, floor: str, tree: str, package: str | None = None) -> None:
         self.who = who
         command = [program, floor] if who == RMCP else [program, str(HERE / "worker.py"), who, floor, tree]
         self._process = subprocess.Popen(
@@ -60,6 +62,7 @@ class Side:
             stdout=subprocess.PIPE,
             text=True,
             bufsize=1,
+            env={**os.environ, "PYTHONPATH": package} if package is not None else None,
         )
 
     def ask(self, **command: Any) -> dict[str, Any]:

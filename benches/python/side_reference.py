@@ -19,15 +19,19 @@ from nanobot.agent.tools.search import GrepTool
 from nanobot.config.schema import MCPServerConfig
 from nanobot.providers.base import ToolCallRequest
 from nanobot.security.network import configure_ssrf_whitelist
+from nanobot_rows import nanobot_makers
 from registries import Names, close, makers_for
 from start_rows import start_makers_for
 from work import Maker
 
-# What is logged about each connection is not what is measured.
-logger.remove()
-logger.add(sys.stderr, level="WARNING")
-# Its guard is told once for the whole process that loopback is meant.
-configure_ssrf_whitelist(["127.0.0.0/8"])
+
+def quiet() -> None:
+    """Log no more than warnings, and reach servers on this machine."""
+    # What is logged about each connection is not what is measured.
+    logger.remove()
+    logger.add(sys.stderr, level="WARNING")
+    # Its guard is told once for the whole process that loopback is meant.
+    configure_ssrf_whitelist(["127.0.0.0/8"])
 
 
 def batch(registry: Any) -> Callable[[list[tuple[str, dict[str, Any]]]], Awaitable[list[Any]]]:
@@ -76,6 +80,7 @@ async def start(
 
 def makers(floor: str, tree: str) -> dict[str, Maker]:
     """The rows."""
+    quiet()
     names = Names(
         registry=ToolRegistry,
         tool=Tool,
@@ -86,4 +91,4 @@ def makers(floor: str, tree: str) -> dict[str, Maker]:
         batch=batch,
     )
     rows = makers_for(names, floor, tree) | http_makers_for(names, floor)
-    return rows | start_makers_for(names, floor, start)
+    return rows | start_makers_for(names, floor, start) | nanobot_makers(floor)

@@ -828,7 +828,8 @@ class ToolOutcome:
 
 def call_native(tool: NativeTool, arguments: Any) -> Any:
     """
-    Start a native tool on the running loop; a future of what the model is shown.
+    Start a native tool on the running loop; a future of what it returns, as `Tool.execute` would: an
+    error without the retry hint.
     """
 
 def check_server(name: str, config: Any) -> tuple[bool, list[str]]:

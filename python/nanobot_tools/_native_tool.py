@@ -8,6 +8,13 @@ from . import _native
 from .base import Tool
 
 
+async def run_native(tool: _native.NativeTool, arguments: dict[str, Any]) -> Any:
+    """Run a native tool as ``Tool.execute`` would: text, or an error result without the retry hint."""
+    started = _native.call_native(tool, arguments)
+    # Arguments that have no JSON form are refused at once.
+    return started if isinstance(started, str) else await started
+
+
 class NativeBackedTool(Tool):
     """A tool around a ``NativeTool``, which the registry runs without coming through here.
 
@@ -49,6 +56,6 @@ class NativeBackedTool(Tool):
         Returns:
             Text for the model; a ``ToolResult`` that is an error when the call failed.
         """
-        return await _native.call_native(self._native_tool, kwargs)
+        return await run_native(self._native_tool, kwargs)
 
     execute._runs_native_tool = True  # type: ignore[attr-defined]

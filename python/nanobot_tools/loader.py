@@ -19,6 +19,7 @@ import pkgutil
 import re
 import sys
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from .context import ToolContext
     from .registry import ToolRegistry
 
-__all__ = ["ToolLoader"]
+__all__ = ["Examined", "ToolLoader", "examine"]
 
 _log = logging.getLogger("nanobot_tools.loader")
 
@@ -113,22 +114,16 @@ class ToolLoader:
         if self._plugins is not None:
             return self._plugins
         try:
-            found = [entry for entry in self._entry_points(_GROUP) if not _is_our_door(entry)]
+            found = list(self._entry_points(_GROUP))
         except Exception as exc:
             _log.error("Failed to read the entry points of %s (%s)", _GROUP, _reason(exc), exc_info=True)
             return {}
         plugins: dict[str, Any] = {}
-        for entry in _one_per_name(found):
-            try:
-                value = entry.load()
-            except _FAULTS as exc:
-                _log.error("Failed to load tool plugin: %s (%s)", entry.name, _reason(exc), exc_info=True)
-                continue
-            why_not, level = _unusable(value)
-            if why_not is None:
-                plugins[entry.name] = value
-            else:
-                _log.log(level, "Tool plugin %s skipped: %s", entry.name, why_not)
+        for one in examine(found):
+            if one.level is None:
+                plugins[one.name] = one.value
+            elif one.level:
+                _log.log(one.level, "%s", one.message, exc_info=one.failure)
         self._plugins = plugins
         return plugins
 
@@ -204,10 +199,66 @@ class ToolLoader:
             _log.error("Failed to register tool: %s (%s)", label, _reason(exc), exc_info=True)
 
 
-def _is_our_door(entry: Any) -> bool:
-    """Whether an entry point is the one by which nanobot loads this package; it gives no tools."""
-    value = getattr(entry, "value", None)
-    return isinstance(value, str) and value.startswith("nanobot_tools.compat")
+@dataclass(frozen=True)
+class Examined:
+    """An entry point and what it is good for.
+
+    Attributes:
+        name: Its name.
+        distribution: The distribution that it belongs to, if known.
+        names: What it names, as ``module:attribute``.
+        value: The object behind it; ``None`` if it was not loaded.
+        level: ``None`` if it may give tools; otherwise how loud it is that it does not (a level of
+            :mod:`logging`, 0 for what nobody needs to know).
+        message: What is said of one that gives none.
+        failure: Why it could not be loaded.
+    """
+
+    name: str
+    distribution: str
+    names: str
+    value: Any = None
+    level: int | None = None
+    message: str = ""
+    failure: BaseException | None = None
+
+
+def examine(entries: Iterable[Any]) -> Iterator[Examined]:
+    """Load entry points and say of each what it is good for; of those with one name only the first is loaded.
+
+    The entry point by which nanobot loads this package gives no tools and is not loaded.
+    """
+    entries = list(entries)
+    chosen = _first_of_each_name(entries)
+    for entry in entries:
+        distribution, names = _distribution(entry), str(getattr(entry, "value", ""))
+        described: dict[str, Any] = {"name": entry.name, "distribution": distribution, "names": names}
+        first = chosen[entry.name]
+        if names.startswith("nanobot_tools.compat"):
+            yield Examined(**described, level=0, message="it is how nanobot finds this package")
+        elif first is not entry:
+            if not _same(first, entry):
+                unknown = "an unknown distribution"
+                message = (
+                    f"Tool plugin {entry.name} of {distribution or unknown} refused: "
+                    f"{_distribution(first) or unknown} has an entry point of that name already"
+                )
+                yield Examined(**described, level=logging.WARNING, message=message)
+        else:
+            yield _loaded(entry, described)
+
+
+def _loaded(entry: Any, described: dict[str, Any]) -> Examined:
+    try:
+        value = entry.load()
+    except _FAULTS as exc:
+        message = f"Failed to load tool plugin: {entry.name} ({_reason(exc)})"
+        return Examined(**described, level=logging.ERROR, message=message, failure=exc)
+    why_not, level = _unusable(value)
+    if why_not is None:
+        return Examined(**described, value=value)
+    message = f"Tool plugin {entry.name} skipped: {why_not}"
+    return Examined(**described, value=value, level=level, message=message)
 
 
 def _reason(exc: BaseException) -> str:
@@ -343,21 +394,12 @@ def _fault(tool: Any) -> str | None:
     return None if warning is None else f"tool {name}: bad schema: {warning}"
 
 
-def _one_per_name(entries: list[Any]) -> list[Any]:
-    """Of entry points with one name, the one whose distribution comes first by name; the others are named."""
+def _first_of_each_name(entries: list[Any]) -> dict[str, Any]:
+    """Of entry points with one name, the one whose distribution comes first by name."""
     chosen: dict[str, Any] = {}
     for entry in sorted(entries, key=_distribution):
-        first = chosen.setdefault(entry.name, entry)
-        if first is entry or _same(first, entry):
-            continue
-        _log.warning(
-            "Tool plugin %s of %s refused: %s has an entry point of that name already",
-            entry.name,
-            _distribution(entry) or "an unknown distribution",
-            _distribution(first) or "an unknown distribution",
-        )
-    order = {id(entry): position for position, entry in enumerate(entries)}
-    return sorted(chosen.values(), key=lambda entry: order[id(entry)])
+        chosen.setdefault(entry.name, entry)
+    return chosen
 
 
 def _same(a: Any, b: Any) -> bool:

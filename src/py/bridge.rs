@@ -26,8 +26,8 @@ use crate::{
 
 /// Work for the loop's thread.
 pub(crate) enum Item {
-    /// A native call ended; its future waits.
-    Settle { future: Py<PyAny>, name: Arc<str>, result: Result<ToolOutput> },
+    /// A native call ended; its future waits for what the model is shown, or without the retry hint.
+    Settle { future: Py<PyAny>, name: Arc<str>, result: Result<ToolOutput>, hinted: bool },
     /// A native call of a batch ended.
     Ended { run: Arc<Run>, index: usize, result: Result<ToolOutput> },
     /// A run may have something to do: a slot was freed, or a call reported progress.
@@ -176,7 +176,9 @@ impl LoopBridge {
         let mut runs: Vec<Arc<Run>> = Vec::new();
         for item in items {
             match item {
-                Item::Settle { future, name, result } => settle(future.bind(py), &name, result),
+                Item::Settle { future, name, result, hinted } => {
+                    settle(future.bind(py), &name, result, hinted)
+                }
                 Item::Ended { run, index, result } => {
                     run.native_ended(py, index, result);
                     touch(&mut runs, run);
@@ -197,14 +199,15 @@ fn touch(runs: &mut Vec<Arc<Run>>, run: Arc<Run>) {
     }
 }
 
-fn settle(future: &Bound<'_, PyAny>, name: &str, result: Result<ToolOutput>) {
+fn settle(future: &Bound<'_, PyAny>, name: &str, result: Result<ToolOutput>, hinted: bool) {
     let py = future.py();
     let settled = (|| {
         if future.call_method0(intern!(py, "done"))?.is_truthy()? {
             return Ok(()); // cancelled meanwhile; the late result is of no use
         }
         let shown = super::outcome::native(py, name, result)?;
-        future.call_method1(intern!(py, "set_result"), (shown.result,)).map(drop)
+        let result = if hinted { shown.result } else { shown.without_hint(py)? };
+        future.call_method1(intern!(py, "set_result"), (result,)).map(drop)
     })();
     if let Err(error) = settled {
         PyErr::write_unraisable(error, py, Some(future));
@@ -349,6 +352,7 @@ pub(crate) fn future<'py>(
     event_loop: &Bound<'py, PyAny>,
     queue: &Arc<Queue>,
     name: &str,
+    hinted: bool,
     submit: impl FnOnce(Completion) -> Running,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = event_loop.py();
@@ -356,7 +360,7 @@ pub(crate) fn future<'py>(
     let (waiting, queue, name) = (future.clone().unbind(), Arc::clone(queue), Arc::from(name));
     let done = {
         let queue = Arc::clone(&queue);
-        Completion::new(move |result| queue.push(Item::Settle { future: waiting, name, result }))
+        Completion::new(move |result| queue.push(Item::Settle { future: waiting, name, result, hinted }))
     };
     let running = queue.submit(event_loop, || submit(done))?;
     future.setattr(intern!(py, "_call"), Bound::new(py, Cancel::new(running))?)?;

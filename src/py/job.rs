@@ -399,7 +399,7 @@ impl Job {
         let (core, arguments) =
             self.of_held(|held| (Arc::clone(&held.core), held.arguments.clone_ref(py)))?;
         let arguments = arguments.into_bound(py);
-        registry::start_native(py, &core, &self.run.text(self.index), &arguments, self.limit, None)
+        registry::start_native(py, &core, &self.run.text(self.index), &arguments, self.limit, true, None)
     }
 
     /// The outcome that `result` would give, without ending the call.

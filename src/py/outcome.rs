@@ -26,6 +26,17 @@ pub(crate) struct Shown {
     pub(crate) structured: Option<Box<str>>,
 }
 
+impl Shown {
+    /// The result as a tool's own `execute` returns it: the hint is added by whoever shows it to a model.
+    pub(crate) fn without_hint(self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        if self.kind.is_none() {
+            return Ok(self.result);
+        }
+        let text = text_of(self.result.bind(py))?;
+        Ok(plain_error(py, text.strip_suffix(HINT).unwrap_or(&text))?.unbind())
+    }
+}
+
 fn tool_result(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
     static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
     CLASS.import(py, "nanobot_tools.base", "ToolResult")

@@ -509,7 +509,7 @@ impl NativeRegistry {
                     let call = CountedCall { name, tally: Mutex::new(Some(tally)) };
                     Ok((own.object.bind(py), arguments, mode, call).into_pyobject(py)?.into_any())
                 }
-                _ => start_native(py, &tool, &name, &arguments, None, Some(self.core.count(&name))),
+                _ => start_native(py, &tool, &name, &arguments, None, true, Some(self.core.count(&name))),
             },
         }
     }
@@ -530,6 +530,7 @@ pub(crate) fn start_native<'py>(
     name: &str,
     arguments: &Bound<'py, PyAny>,
     limit: Option<Duration>,
+    hinted: bool,
     tally: Option<Tally>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let arguments = match native_arguments(arguments) {
@@ -538,13 +539,15 @@ pub(crate) fn start_native<'py>(
             if let Some(tally) = tally {
                 tally.end(Some("exception"));
             }
-            return Ok(outcome::raised(py, name, error.value(py))?.result.into_bound(py));
+            let shown = outcome::raised(py, name, error.value(py))?;
+            let result = if hinted { shown.result } else { shown.without_hint(py)? };
+            return Ok(result.into_bound(py));
         }
     };
     let (event_loop, queue) = bridge::running(py)?;
     let limit = [limit, tool.spec().timeout].into_iter().flatten().min();
     let context = CallContext { meta: meta::current(py), ..CallContext::within(limit) };
-    bridge::future(&event_loop, &queue, name, |done| {
+    bridge::future(&event_loop, &queue, name, hinted, |done| {
         let done = match tally {
             None => done,
             Some(tally) => Completion::new(move |result| {

@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 from nanobot_tools.tools.search import GrepTool
+from under_nanobot import UnderNanobot
 
 ROOT = Path(__file__).resolve().parents[2]
 GRACE = 2.0
@@ -148,3 +149,9 @@ def threads() -> set[str]:
         if not name.startswith(LASTING_THREADS):
             found.add(f"native thread {identity} ({name})")
     return found
+
+
+@pytest.fixture
+def nanobot(reference_python: Path, tmp_path: Path) -> UnderNanobot:
+    """Runs programs under the real nanobot."""
+    return UnderNanobot(reference_python, tmp_path)

@@ -1,7 +1,7 @@
 //! The least that an MCP server over HTTP can do, for the benches: `/json` and `/sse` are Streamable
 //! HTTP with such answers, `/many` is `/json` with a list of 1,000 tools, `/legacy` is HTTP+SSE.
 //!
-//! The tool `echo` answers at once, `slow` after 20 ms, `big` with 8 MiB. What is large is made
+//! The tool `echo` answers at once, `slow` after 20 ms, `second` after 1 s, `big` with 8 MiB. What is large is made
 //! once. The address is the first line on stdout; the program ends when its stdin does.
 
 use std::{
@@ -28,6 +28,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 const DELAY: Duration = Duration::from_millis(20);
+const SECOND: Duration = Duration::from_secs(1);
 const MANY: usize = 1_000;
 const BIG: usize = 8 << 20;
 
@@ -100,12 +101,14 @@ async fn reply(body: &[u8], many: bool) -> Option<[Bytes; 3]> {
                 json!({"name": name, "description": "Give the text back.", "annotations": {"readOnlyHint": true},
                     "inputSchema": {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}})
             };
-            json!({"tools": [tool("echo"), tool("slow"), tool("big")]}).to_string().into()
+            json!({"tools": [tool("echo"), tool("slow"), tool("second"), tool("big")]}).to_string().into()
         }
         "tools/call" if params["name"] == "big" => BIG_RESULT.clone(),
         "tools/call" => {
-            if params["name"] == "slow" {
-                tokio::time::sleep(DELAY).await;
+            match params["name"].as_str() {
+                Some("slow") => tokio::time::sleep(DELAY).await,
+                Some("second") => tokio::time::sleep(SECOND).await,
+                _ => {}
             }
             json!({"content": [{"type": "text", "text": params["arguments"]["text"]}]}).to_string().into()
         }

@@ -72,9 +72,7 @@ def connect_mcp_servers(original: Any, module: ModuleType) -> Any:
 
     @functools.wraps(original)
     async def connect_mcp_servers(mcp_servers: Any, registry: Any, **more: Any) -> Any:
-        options = _options.read()
-        for complaint in options.complaints:
-            _log.warning("%s", complaint)
+        options = _read_options()
         native: dict[str, dict[str, Any]] = {}
         left: dict[str, Any] = {}
         for name, cfg in mcp_servers.items():
@@ -95,6 +93,13 @@ def connect_mcp_servers(original: Any, module: ModuleType) -> Any:
         return {name: connected[name] for name in mcp_servers if name in connected}
 
     return connect_mcp_servers
+
+
+def _read_options() -> _options.Options:
+    options = _options.read()
+    for complaint in options.complaints:
+        _log.warning("%s", complaint)
+    return options
 
 
 async def _connect(pool: Pool, entries: Mapping[str, dict[str, Any]]) -> Mapping[str, Connection]:
@@ -242,7 +247,10 @@ async def _reload(
         pool = find_pool(registry)
         if pool is None or not isinstance(result, dict) or "changed" not in result:
             return result
-        options = _options.read()
+        options = _read_options()
+        if options.is_unreadable:
+            # What is connected goes on as it is.
+            return result
         changed = {}
         for name, cfg in servers().items():
             before = pool.entry(name)

@@ -39,12 +39,14 @@ class Options:
 
     Attributes:
         complaints: What is wrong with the file, for people; what is faulty is left out.
+        is_unreadable: Whether nothing could be made of it at all.
     """
 
     def __init__(self, defaults: dict[str, Any], servers: dict[str, dict[str, Any]]) -> None:
         self._defaults = defaults
         self._servers = servers
         self.complaints: list[str] = []
+        self.is_unreadable = False
 
     def of(self, server: str) -> dict[str, Any]:
         """The fields for a server's entry; a new dict."""
@@ -79,9 +81,11 @@ def read(file: Path | None = None) -> Options:
         return options
     except (OSError, ValueError, RecursionError) as exc:
         options.complaints.append(f"{file}: {exc}")
+        options.is_unreadable = True
         return options
     if not isinstance(content, dict):
         options.complaints.append(f"{file}: it must be a JSON object")
+        options.is_unreadable = True
         return options
     for key, value in content.items():
         if key == "defaults":

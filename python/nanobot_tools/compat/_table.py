@@ -6,7 +6,7 @@ source, ``_execute_tools`` since) is absent there, and that is no fault.
 
 from __future__ import annotations
 
-from . import _arguments, _loader, _mcp, _registry, _search
+from . import _arguments, _executor, _loader, _mcp, _registry, _search
 from ._graft import Target
 
 __all__ = ["MODULES", "TARGETS"]
@@ -28,6 +28,12 @@ _GREP = (
 _FIND_FILES = (
     "self, path='.', query=None, glob=None, type=None, include_dirs=False, sort='path', head_limit=None, "
     "offset=0, **kwargs"
+)
+
+_CALLS = "self, spec, tool_calls, external_lookup_counts, workspace_violation_counts"
+_RESPONSE = (
+    "tools, tool_calls, *, concurrent, external_lookup_counts, workspace_violation_counts, hook, context, "
+    "model_messages=None, compacted_tool_results=None"
 )
 
 TARGETS = (
@@ -73,6 +79,22 @@ TARGETS = (
     Target("mcp", _MCP, "MCPProvider.runtime_status", ("self",), _mcp.runtime_status),
     Target("mcp", _MCP, "reload_servers", ("state, registry",), _mcp.reload_servers, is_async=True),
     Target("mcp", _LOOP, "AgentLoop.close_mcp", ("self",), _mcp.close_mcp, is_async=True),
+    Target(
+        "executor",
+        _EXECUTION,
+        "execute_tool_calls",
+        (_RESPONSE,),
+        _executor.execute_tool_calls,
+        is_async=True,
+    ),
+    Target(
+        "executor",
+        _RUNNER,
+        "AgentRunner._execute_tools",
+        (_CALLS, f"{_CALLS}, hook=None, context=None"),
+        _executor.execute_tools,
+        is_async=True,
+    ),
     Target("native-tools", _SEARCH, "GrepTool.execute", (_GREP,), _search.grep, is_async=True),
     Target(
         "native-tools", _SEARCH, "FindFilesTool.execute", (_FIND_FILES,), _search.find_files, is_async=True

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from .. import _native
 from .._native import CompiledSchema, MCPRenderer, NativeTool
+from .._native_tool import run_native
 from ..base import Tool, ToolResult, _compiled, _describes_object
 from ..schema import normalize_schema
 from . import _foreign_render
@@ -285,7 +286,7 @@ class MCPToolWrapper(_MCPWrapperBase):
             Text for the model; a ``ToolResult`` that is an error when the call failed or timed out.
         """
         if self._native_tool is not None:
-            return await _native.call_native(self._native_tool, kwargs)
+            return await run_native(self._native_tool, kwargs)
         return await self._ask(
             self._tool_timeout,
             kwargs,
@@ -343,7 +344,7 @@ class MCPResourceWrapper(_MCPWrapperBase):
             Text for the model; a ``ToolResult`` that is an error when reading failed or timed out.
         """
         if self._native_tool is not None:
-            return await _native.call_native(self._native_tool, kwargs)
+            return await run_native(self._native_tool, kwargs)
         return await self._ask(
             self._resource_timeout,
             kwargs,
@@ -410,7 +411,7 @@ class MCPPromptWrapper(_MCPWrapperBase):
             Text for the model; a ``ToolResult`` that is an error when that failed or timed out.
         """
         if self._native_tool is not None:
-            return await _native.call_native(self._native_tool, kwargs)
+            return await run_native(self._native_tool, kwargs)
         return await self._ask(
             self._prompt_timeout,
             kwargs,

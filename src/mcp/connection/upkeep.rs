@@ -133,6 +133,8 @@ impl Connection {
         let reading = read_list(&self.peer, &self.about, kind, strict, &mut offer, &mut notes);
         match tokio::time::timeout(self.config().connect_timeout, reading).await {
             Ok(Ok(())) => {}
+            // The next connection reads all lists anyway; and one that is closed has none to read.
+            _ if self.peer.why_ended().is_some() => return,
             Ok(Err(why)) => {
                 tracing::warn!(
                     server = self.name(),

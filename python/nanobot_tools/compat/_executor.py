@@ -1,0 +1,340 @@
+"""Running the tool calls of one response, behind nanobot's ``execute_tool_calls`` and ``_execute_tools``.
+
+What a call is answered with, which hooks hear of it and what is said of it in events are nanobot's, and its
+own helpers are asked for them, through the module that they are found in. What is ours is how calls run: a
+call that ends the turn takes its siblings with it, and waits for them; batches have limits; and nothing that
+a tool raises ends more than its call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import inspect
+import logging
+import os
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from types import ModuleType
+from typing import Any, TypeAlias
+
+from .. import _dispatch
+from ..base import Tool
+
+__all__ = ["Limits", "execute_tool_calls", "execute_tools"]
+
+_log = logging.getLogger("nanobot_tools.compat")
+
+#: Result, event, and what ends the turn.
+Outcome: TypeAlias = tuple[Any, dict[str, str], BaseException | None]
+
+_HINT = "\n\n[Analyze the error above and try a different approach.]"
+#: Seconds that cancelled siblings get before the turn ends without them.
+GRACE = 5.0
+_DETAIL = 120
+_VISIBLE = re.compile(r"\S")
+
+
+class Limits:
+    """How many calls of one batch run at once.
+
+    Args:
+        max_concurrency: Of all of them.
+        per_server: Of those of one MCP server; ``None`` is no limit.
+    """
+
+    def __init__(self, max_concurrency: int = 64, per_server: int | None = None) -> None:
+        self._overall = asyncio.Semaphore(max_concurrency)
+        self._per_server = per_server
+        self._servers: dict[str, asyncio.Semaphore] = {}
+
+    @classmethod
+    def from_environment(cls) -> Limits:
+        """By ``NBTOOLS_MAX_CONCURRENCY`` and ``NBTOOLS_PER_SERVER``, where they are positive numbers."""
+        return cls(_number("NBTOOLS_MAX_CONCURRENCY") or 64, _number("NBTOOLS_PER_SERVER"))
+
+    async def run(self, server: str | None, work: Callable[[], Awaitable[Outcome]]) -> Outcome:
+        """Run a call when there is room for it."""
+        async with contextlib.AsyncExitStack() as room:
+            if server is not None and self._per_server is not None:
+                limit = self._servers.setdefault(server, asyncio.Semaphore(self._per_server))
+                await room.enter_async_context(limit)
+            await room.enter_async_context(self._overall)
+            return await work()
+
+
+def _number(variable: str) -> int | None:
+    value = os.environ.get(variable, "")
+    return int(value) if value.isascii() and value.isdigit() and int(value) > 0 else None
+
+
+class _Turn:
+    """What the calls of one response share.
+
+    Args:
+        module: Where nanobot's helpers are looked up.
+        tools: The registry, or whatever stands for one.
+        hook: nanobot's hook, and ``context`` what it is told.
+        lookups: nanobot's counts of repeated lookups, and ``violations`` of attempts to leave the workspace.
+        classify: nanobot's ``_classify_violation``, called with keywords.
+        reading: Makes a context for a call, given the call.
+        hints: Whether the text of an exception ends with the retry hint (since 0.3.5).
+        fatal: Whether an error ends the turn (before 0.3.5).
+    """
+
+    def __init__(
+        self,
+        module: ModuleType,
+        tools: Any,
+        hook: Any,
+        context: Any,
+        lookups: dict[str, int],
+        violations: dict[str, int],
+        *,
+        classify: Callable[..., Any],
+        reading: Callable[[Any], contextlib.AbstractContextManager[Any]] | None,
+        hints: bool,
+        fatal: bool,
+    ) -> None:
+        self._module = module
+        self._tools = tools
+        self._hook = hook
+        self._context = context
+        self._lookups = lookups
+        self._violations = violations
+        self._classify = classify
+        self._reading = reading
+        self._hints = hints
+        self._fatal = fatal
+
+    async def call(self, call: Any) -> Outcome:
+        """Run one call. Only a hook, a registry that raises, and what ends the process get out as raised."""
+        blocked = self._module.repeated_external_lookup_error(call.name, call.arguments, self._lookups)
+        if blocked:
+            event = _event(call, "error", "repeated external lookup blocked")
+            return _hinted(blocked), event, self._ends(RuntimeError(blocked))
+        tool, params, refused = self._prepared(call)
+        if refused:
+            detail = refused.split(": ", 1)[-1][:_DETAIL]
+            return self._failed(call, refused, _hinted(refused), detail, RuntimeError(refused))
+        await self._hook.before_execute_tool(self._context, call, tool, params)
+        try:
+            with self._reading(call) if self._reading is not None else contextlib.nullcontext():
+                if tool is None:
+                    result = await self._tools.execute(call.name, params)
+                else:
+                    result = await _executed(tool, params)
+        except asyncio.CancelledError:
+            raise
+        except BaseException as exc:
+            kept = _dispatch.contained(exc)
+            if kept is exc and not isinstance(exc, Exception):
+                raise
+            await self._hook.on_execute_tool_error(self._context, call, tool, params, kept)
+            payload = f"Error: {type(exc).__name__}: {exc}"
+            return self._failed(call, str(exc), _hinted(payload) if self._hints else payload, str(exc), kept)
+        if self._is_error(call.name, result):
+            await self._hook.on_execute_tool_error(self._context, call, tool, params, result)
+            detail, _ = _shortened(result)
+            return self._failed(call, result, _hinted(result), detail, RuntimeError(result))
+        await self._hook.after_execute_tool(self._context, call, tool, params, result)
+        detail, is_cut = _shortened("" if result is None else str(result))
+        return result, _event(call, "ok", f"{detail}..." if is_cut else detail or "(empty)"), None
+
+    def _prepared(self, call: Any) -> tuple[Any, Any, Any]:
+        prepare = getattr(self._tools, "prepare_call", None)
+        if callable(prepare):
+            prepared = prepare(call.name, call.arguments)
+            # A mock gives anything.
+            if isinstance(prepared, tuple) and len(prepared) == 3:
+                return prepared
+        return None, call.arguments, None
+
+    def _failed(self, call: Any, text: str, payload: Any, detail: str, fault: BaseException) -> Outcome:
+        event = _event(call, "error", detail)
+        handled = self._classify(
+            raw_text=text,
+            soft_payload=payload,
+            event=event,
+            tool_call=call,
+            workspace_violation_counts=self._violations,
+        )
+        if handled is not None:
+            # A boundary that was met is said so, and never ends the turn.
+            return handled[0], handled[1], None
+        return payload, event, self._ends(fault)
+
+    def _ends(self, fault: BaseException) -> BaseException | None:
+        return fault if self._fatal else None
+
+    def _is_error(self, name: str, result: Any) -> bool:
+        judge = self._module.is_tool_error_result
+        # (name, result) in 0.3.0.
+        return bool(judge(result) if len(_parameters(judge)) == 1 else judge(name, result))
+
+
+@functools.lru_cache(maxsize=8)
+def _parameters(function: Any) -> tuple[str, ...]:
+    return tuple(inspect.signature(function).parameters)
+
+
+async def _executed(tool: Any, params: Any) -> Any:
+    if isinstance(tool, Tool) and _dispatch.mode(tool) != _dispatch.COROUTINE:
+        # nanobot awaits what it calls; ours may be plain functions.
+        return await _dispatch.run_tool(tool, params, _dispatch.mode(tool))
+    return await tool.execute(**params)
+
+
+def _event(call: Any, status: str, detail: str) -> dict[str, str]:
+    return {"name": call.name, "status": status, "detail": detail}
+
+
+def _hinted(payload: Any) -> Any:
+    return payload if payload.endswith(_HINT) else payload + _HINT
+
+
+def _shortened(text: str) -> tuple[str, bool]:
+    """The first 120 characters in one line and whether there are more, without copying a long text."""
+    first = _VISIBLE.search(text)
+    if first is None:
+        return "", False
+    end = first.start() + _DETAIL
+    head = text[first.start() : end].replace("\n", " ")
+    is_cut = _VISIBLE.search(text, end) is not None
+    return head if is_cut else head.rstrip(), is_cut
+
+
+async def _run_all(
+    batches: Iterable[list[Any]], concurrent: bool, tools: Any, work: Callable[[Any], Awaitable[Outcome]]
+) -> list[Outcome]:
+    """Run batches one after the other; outcomes in the order of the calls."""
+    outcomes: list[Outcome] = []
+    for batch in batches:
+        if concurrent and len(batch) > 1:
+            outcomes.extend(await _together(batch, tools, work))
+        else:
+            for call in batch:
+                # In the caller's own task: what the tool does to its context stays.
+                outcomes.append(await work(call))
+    return outcomes
+
+
+async def _together(batch: list[Any], tools: Any, work: Callable[[Any], Awaitable[Outcome]]) -> list[Outcome]:
+    limits = Limits.from_environment()
+    loop = asyncio.get_running_loop()
+    tasks = [
+        loop.create_task(limits.run(_server_of(tools, call), functools.partial(work, call))) for call in batch
+    ]
+    try:
+        return list(await asyncio.gather(*tasks))
+    except BaseException:
+        running = [task for task in tasks if not task.done()]
+        for task in running:
+            task.cancel()
+        if running:
+            _, stuck = await asyncio.wait(running, timeout=GRACE)
+            if stuck:
+                _log.warning("%d cancelled tool calls do not stop; the turn ends without them", len(stuck))
+        for task in tasks:
+            if task.done() and not task.cancelled():
+                task.exception()  # The first one is raised; asyncio need not complain of the others.
+        raise
+
+
+def _server_of(tools: Any, call: Any) -> str | None:
+    get = getattr(tools, "get", None)
+    server = getattr(get(call.name), "_server_name", None) if callable(get) else None
+    return server if isinstance(server, str) else None
+
+
+# -- the two shapes --------------------------------------------------------------------------------------
+
+
+def execute_tool_calls(original: Any, module: ModuleType) -> Any:
+    """For ``execution.execute_tool_calls`` (0.3.5)."""
+
+    @functools.wraps(original)
+    async def execute_tool_calls(
+        tools: Any,
+        tool_calls: Any,
+        *,
+        concurrent: bool,
+        external_lookup_counts: dict[str, int],
+        workspace_violation_counts: dict[str, int],
+        hook: Any,
+        context: Any,
+        model_messages: list[dict[str, Any]] | None = None,
+        compacted_tool_results: set[str] | None = None,
+    ) -> tuple[list[Any], list[dict[str, str]]]:
+        @functools.cache
+        def read_results() -> dict[str, str]:
+            return _read_results(model_messages or (), compacted_tool_results or frozenset())
+
+        def reading(call: Any) -> contextlib.AbstractContextManager[Any]:
+            if call.name != "read_file":
+                return contextlib.nullcontext()
+            context_of: contextlib.AbstractContextManager[Any] = module.file_read_context(
+                call.id, read_results
+            )
+            return context_of
+
+        turn = _Turn(
+            module, tools, hook, context, external_lookup_counts, workspace_violation_counts,
+            classify=module._classify_violation, reading=reading, hints=True, fatal=False,
+        )  # fmt: skip
+        batches = module._partition_tool_batches(tools, tool_calls, concurrent=concurrent)
+        outcomes = await _run_all(batches, concurrent, tools, turn.call)
+        return [outcome[0] for outcome in outcomes], [outcome[1] for outcome in outcomes]
+
+    return execute_tool_calls
+
+
+def _read_results(messages: Iterable[Mapping[str, Any]], compacted: Iterable[str]) -> dict[str, str]:
+    """What files were read before, by the id of the call, as far as the model still sees it."""
+    found = {}
+    for message in messages:
+        call, content = message.get("tool_call_id"), message.get("content")
+        if message.get("role") == "tool" and isinstance(call, str) and isinstance(content, str):
+            found[call] = content
+    return {call: content for call, content in found.items() if call not in compacted}
+
+
+def execute_tools(original: Any, module: ModuleType) -> Any:
+    """For ``AgentRunner._execute_tools`` (before 0.3.5)."""
+    theirs = module.AgentRunner._run_tool
+    hooked = "hook" in _parameters(original)
+
+    @functools.wraps(original)
+    async def _execute_tools(
+        self: Any,
+        spec: Any,
+        tool_calls: Any,
+        external_lookup_counts: dict[str, int],
+        workspace_violation_counts: dict[str, int],
+        hook: Any = None,
+        context: Any = None,
+    ) -> tuple[list[Any], list[dict[str, str]], BaseException | None]:
+        counts = (external_lookup_counts, workspace_violation_counts)
+        hooks: tuple[Any, ...] = ()
+        if hooked:
+            hooks = (hook or module.AgentHook(), context or module.AgentHookContext(iteration=0, messages=[]))
+
+        def their_way(call: Any) -> Awaitable[Outcome]:
+            outcome: Awaitable[Outcome] = self._run_tool(spec, call, *counts, *hooks)
+            return outcome
+
+        work: Callable[[Any], Awaitable[Outcome]] = their_way
+        # 0.2 has no hooks, tells of edited files on the way, and catches everything itself.
+        if hooked and type(self)._run_tool is theirs:
+            work = _Turn(
+                module, spec.tools, hooks[0], hooks[1], *counts, classify=self._classify_violation,
+                reading=None, hints=False, fatal=spec.fail_on_tool_error,
+            ).call  # fmt: skip
+        batches = self._partition_tool_batches(spec, tool_calls)
+        outcomes = await _run_all(batches, spec.concurrent_tools, spec.tools, work)
+        # The first in the order of the calls ends the turn.
+        fatal = next((outcome[2] for outcome in outcomes if outcome[2] is not None), None)
+        return [outcome[0] for outcome in outcomes], [outcome[1] for outcome in outcomes], fatal
+
+    return _execute_tools
