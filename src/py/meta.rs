@@ -12,8 +12,9 @@ use super::convert;
 static IS_SET: AtomicBool = AtomicBool::new(false);
 static PROVIDER: Mutex<Option<Py<PyAny>>> = Mutex::new(None);
 
-/// Have `provider()` called on the calling thread for each request that goes to an MCP server; the dict that it
-/// returns, if any, goes into `_meta`. `None` ends that.
+/// Have `provider()` called on the calling thread for each request that goes to an MCP server.
+///
+/// The dict that it returns, if any, goes into `_meta`. Without a provider that ends.
 #[pyfunction]
 pub(crate) fn set_call_meta(provider: Option<Py<PyAny>>) {
     IS_SET.store(provider.is_some(), Ordering::Release);
