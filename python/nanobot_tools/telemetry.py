@@ -6,7 +6,7 @@ each tool call is a span ``execute_tool <name>``, inside of which the tool runs,
 ``mcp.client.operation.duration`` as well; the server is told the trace in ``_meta`` (``traceparent``,
 ``tracestate`` and ``baggage``, or whatever the propagators that are configured write). The same holds for
 :meth:`MCPConnection.call_tool` and :meth:`MCPConnection.request`, which are spans of their own outside of
-tool calls.
+tool calls. Calls through :meth:`ToolRegistry.call_blocking` are not traced.
 
 Names are those of OpenTelemetry's semantic conventions for generative AI (0.1), but for ``mcp.server.name``,
 the server's name in the configuration. Arguments and results are never recorded.

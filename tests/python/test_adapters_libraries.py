@@ -38,8 +38,7 @@ def results(script: str) -> dict[str, str | None]:
         pytest.fail(f"no interpreter at {PYTHON}: run `make test`, or set NBTOOLS_ADAPTERS_PYTHON")
     package = Path(nanobot_tools.__file__).parents[1]
     done = subprocess.run(
-        # Not at import: what the libraries do there is theirs.
-        [PYTHON, "-X", "dev", "-W", "default", f"{script}.py"],
+        [PYTHON, f"{script}.py"],
         cwd=SCRIPTS,
         env={**os.environ, "PYTHONPATH": str(package)},
         capture_output=True,

@@ -82,7 +82,7 @@ def _background_loop(tmp_path_factory: pytest.TempPathFactory) -> None:
 def script(code: str, *, stdin: str = "") -> subprocess.CompletedProcess[str]:
     """Run a program of its own that must end by itself."""
     return subprocess.run(
-        [sys.executable, "-X", "dev", "-W", "error", "-c", textwrap.dedent(code)],
+        [sys.executable, "-W", "error", "-c", textwrap.dedent(code)],
         capture_output=True,
         text=True,
         timeout=60,
