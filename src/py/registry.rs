@@ -608,7 +608,7 @@ pub(crate) fn stats_dict<'py>(py: Python<'py>, stats: &Stats) -> PyResult<Bound<
     latency.set_item("count", count)?;
     latency.set_item("sum", sum.as_secs_f64())?;
     for (name, value) in [("p50", p50), ("p95", p95), ("max", max)] {
-        latency.set_item(name, (count > 0).then(|| value.as_secs_f64()))?;
+        latency.set_item(name, (count > 0).then_some(value.as_secs_f64()))?;
     }
     let errors = PyDict::new(py);
     for (kind, count) in &stats.errors {

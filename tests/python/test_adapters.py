@@ -123,6 +123,7 @@ def test_an_answer_without_calls_has_none() -> None:
     assert anthropic.tool_calls({"content": "hello"}) == []
     assert gemini.tool_calls({"candidates": [{"content": {"parts": None}}]}) == []
     assert gemini.tool_calls({"candidates": None}) == []
+    assert [call.name for call in gemini.tool_calls([{"name": "one"}, {"text": "hello"}])] == ["one"]
     assert [openai.tool_calls([]), anthropic.tool_calls([]), gemini.tool_calls([])] == [[], [], []]
 
 

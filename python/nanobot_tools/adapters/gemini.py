@@ -61,7 +61,7 @@ def tool_calls(answer: Any) -> list[ToolCall]:
     calls: list[ToolCall] = []
     for part in items(found):
         call = field(part, "functionCall", "function_call")
-        if call is None and field(part, "name") is not None and field(part, "args") is not None:
+        if call is None and field(part, "name") is not None:
             call = part
         if call is not None:
             identity = field(call, "id") or f"{_WITHOUT_ID}{len(calls)}"
