@@ -925,8 +925,9 @@ def returned(result: Any) -> Any:
 
 def set_call_meta(provider: Any | None) -> None:
     """
-    Have `provider()` called on the calling thread for each request that goes to an MCP server; the dict that it
-    returns, if any, goes into `_meta`. `None` ends that.
+    Have `provider()` called on the calling thread for each request that goes to an MCP server.
+
+    The dict that it returns, if any, goes into `_meta`. Without a provider that ends.
     """
 
 def to_json(obj: Any) -> bytes:
