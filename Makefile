@@ -21,6 +21,8 @@ NODE_SERVERS := $(if $(shell command -v npm),tests/node/node_modules/.package-lo
 # Servers in Python: each set in an environment of its own, as what they depend on does not go together.
 PYTHON_SERVERS := .venvs/servers/.ready .venvs/servers-sdk1/.ready
 SERVERS := $(NODE_SERVERS) $(PYTHON_SERVERS)
+# The libraries that the adapters are for.
+ADAPTERS_READY := .venvs/adapters/.ready
 SUITES := $(if $(shell command -v npm),tests/conformance/node_modules/.package-lock.json)
 
 RUST := $(shell find src -name '*.rs') Cargo.toml Cargo.lock pyproject.toml
@@ -37,7 +39,7 @@ export NBTOOLS_REFERENCE_PYTHON := $(REFERENCE)/bin/python
 demo: $(PACKAGE) $(PLUGIN) $(NODE_SERVERS)
 	$(BIN)/python examples/demo.py
 
-test: lint $(PLUGIN) $(REFERENCE_READY) $(SERVERS) $(SUITES)
+test: lint $(PLUGIN) $(REFERENCE_READY) $(SERVERS) $(ADAPTERS_READY) $(SUITES)
 	cargo test --locked
 	$(if $(NODE_SERVERS),cargo test --locked --test mcp_real -- --ignored)
 	$(BIN)/python -m pytest tests/python
