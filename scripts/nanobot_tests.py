@@ -59,6 +59,9 @@ def main() -> int:
             for test, outcome in without.items()
             if outcome == "passed" and with_us.get(test) != "passed" and test not in left_out
         ]
+        unlisted = [test for test in differing if test not in listed]
+        if unlisted:
+            print(f"{mode}: trying {len(unlisted)} tests alone", *unlisted, sep="\n  ", file=sys.stderr)
         real = [test for test in differing if test in listed or not suite.passes_alone(test, mode)]
         print(f"{mode:<8}{len(with_us):>7}{failures(with_us):>8}{len(real):>8}")
         flaky = set(differing) - set(real)
