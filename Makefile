@@ -21,6 +21,8 @@ NODE_SERVERS := $(if $(shell command -v npm),tests/node/node_modules/.package-lo
 # Servers in Python: each set in an environment of its own, as what they depend on does not go together.
 PYTHON_SERVERS := .venvs/servers/.ready .venvs/servers-sdk1/.ready
 SERVERS := $(NODE_SERVERS) $(PYTHON_SERVERS)
+# The libraries that the adapters are for.
+ADAPTERS_READY := .venvs/adapters/.ready
 SUITES := $(if $(shell command -v npm),tests/conformance/node_modules/.package-lock.json)
 
 RUST := $(shell find src -name '*.rs') Cargo.toml Cargo.lock pyproject.toml
@@ -32,12 +34,12 @@ PYTHON_FOLDERS := $(wildcard python tests examples benches scripts)
 export VIRTUAL_ENV := $(DEV)
 export NBTOOLS_REFERENCE_PYTHON := $(REFERENCE)/bin/python
 
-.PHONY: demo test lint bench chaos soak conformance nanobot-tests fuzz stubs wheel format clean
+.PHONY: demo test lint bench chaos soak conformance compat nanobot-tests fuzz stubs wheel format clean
 
 demo: $(PACKAGE) $(PLUGIN) $(NODE_SERVERS)
 	$(BIN)/python examples/demo.py
 
-test: lint $(PLUGIN) $(REFERENCE_READY) $(SERVERS) $(SUITES)
+test: lint $(PLUGIN) $(REFERENCE_READY) $(SERVERS) $(ADAPTERS_READY) $(SUITES)
 	cargo test --locked
 	$(if $(NODE_SERVERS),cargo test --locked --test mcp_real -- --ignored)
 	$(BIN)/python -m pytest tests/python
@@ -77,6 +79,10 @@ soak: $(PACKAGE)
 # The official suites, stable and alpha; `test` runs a few of their scenarios.
 conformance: $(PACKAGE) $(SUITES)
 	$(BIN)/python tests/conformance/run.py
+
+# Real nanobot processes of four versions, without and with us; `test` runs one.
+compat: $(PACKAGE)
+	$(BIN)/python tests/compat/run.py
 
 # nanobot's own test suite without and with the drop-in; wants a checkout of nanobot.
 NANOBOT_SRC ?=

@@ -10,6 +10,7 @@ pub mod executor;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod mcp;
+mod meter;
 pub mod native;
 pub mod net;
 mod registry;
@@ -23,6 +24,7 @@ mod py;
 
 pub use cancel::Running;
 pub use error::{Error, Result};
+pub use meter::{Latency, Meter, Stats, Tally};
 pub use registry::{Definition, Registry, Snapshot};
 pub use runtime::{handle as runtime_handle, spawn, spawn_blocking};
 pub use tool::{

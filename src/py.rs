@@ -19,6 +19,7 @@ mod job;
 mod log;
 mod mcp;
 mod mcp_render;
+mod meta;
 mod native;
 mod outcome;
 mod pytool;
@@ -45,9 +46,10 @@ mod _native {
         log::flush_logs,
         mcp::{Answer, NativeConnection, check_server, default_shelf, forked, open_server},
         mcp_render::{MCPRenderer, mcp_name},
+        meta::set_call_meta,
         native::{NativeTool, find_files_tool, grep_tool},
         outcome::ToolOutcome,
-        registry::{NativeRegistry, RegistrySnapshot, Subscription},
+        registry::{CountedCall, NativeRegistry, RegistrySnapshot, Subscription},
         run::PyRun,
         schema::normalize_schema,
         validate::PyCompiledSchema,
@@ -80,7 +82,7 @@ mod _native {
     ) -> PyResult<Bound<'py, PyAny>> {
         let tool = tool.get().tool();
         let name = tool.spec().name.clone();
-        super::registry::start_native(py, tool, &name, arguments, None, false)
+        super::registry::start_native(py, tool, &name, arguments, None, false, None)
     }
 
     #[pymodule_init]

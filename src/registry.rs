@@ -24,6 +24,7 @@ use sha2::{Digest, Sha256};
 
 use crate::{
     error::{Error, Result},
+    meter::{Meter, Stats, Tally},
     schema::names,
     tool::{Arguments, Foreign, Tool, ToolSpec},
     validate::CompiledSchema,
@@ -213,6 +214,9 @@ impl Tools {
     }
 }
 
+/// How many meters are kept of tools that are not registered any more.
+const FORMER: usize = 1_000;
+
 type Subscriber = Arc<dyn Fn(u64) + Send + Sync>;
 
 /// Tools by name. See the module's text.
@@ -223,6 +227,8 @@ pub struct Registry {
     snapshot: Mutex<Option<Arc<Snapshot>>>,
     subscribers: Mutex<HashMap<u64, Subscriber>>,
     next_subscriber: AtomicU64,
+    meters: Mutex<HashMap<String, Arc<Meter>>>,
+    unknown: AtomicU64,
 }
 
 impl fmt::Debug for Registry {
@@ -405,6 +411,46 @@ impl Registry {
     /// The error for a call of an unknown tool, with near names.
     pub fn not_found(&self, name: &str) -> Error {
         Error::NotFound { name: name.to_owned(), text: names::not_found(name, &self.names()) }
+    }
+
+    /// A call of a tool begins; counted under the tool's name, also when it is registered anew meanwhile.
+    pub fn count(&self, name: &str) -> Tally {
+        self.meter(name).begin()
+    }
+
+    /// A call was refused before it began.
+    pub fn count_refused(&self, name: &str, kind: &'static str) {
+        if self.has(name) {
+            self.meter(name).refused(kind);
+        } else {
+            // A model can make up any number of names.
+            self.unknown.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// What came of calls so far, by tool, for those that were called; in no order.
+    pub fn stats(&self) -> Vec<(String, Stats)> {
+        let meters: Vec<_> =
+            self.meters.lock().iter().map(|(name, meter)| (name.clone(), Arc::clone(meter))).collect();
+        meters.into_iter().map(|(name, meter)| (name, meter.read())).collect()
+    }
+
+    /// How many calls named no tool that there was.
+    pub fn unknown_calls(&self) -> u64 {
+        self.unknown.load(Ordering::Relaxed)
+    }
+
+    fn meter(&self, name: &str) -> Arc<Meter> {
+        let mut meters = self.meters.lock();
+        if let Some(meter) = meters.get(name) {
+            return Arc::clone(meter);
+        }
+        let tools = self.tools.read();
+        if meters.len() >= tools.named.len() + FORMER {
+            meters.retain(|name, _| tools.named.contains_key(name));
+        }
+        drop(tools);
+        Arc::clone(meters.entry(name.to_owned()).or_default())
     }
 
     fn changed(&self) {

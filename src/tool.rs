@@ -244,6 +244,8 @@ pub struct CallContext {
     pub limit: Option<Duration>,
     /// Where progress goes; without it nobody asks for progress.
     pub progress: Option<ProgressSink>,
+    /// What an MCP server is told in `_meta`.
+    pub meta: Option<Map<String, Value>>,
 }
 
 impl CallContext {
@@ -251,7 +253,7 @@ impl CallContext {
     #[must_use]
     pub fn within(limit: Option<Duration>) -> Self {
         let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
-        Self { deadline, limit, progress: None }
+        Self { deadline, limit, progress: None, meta: None }
     }
 }
 
@@ -261,6 +263,7 @@ impl fmt::Debug for CallContext {
             .field("deadline", &self.deadline)
             .field("limit", &self.limit)
             .field("progress", &self.progress.is_some())
+            .field("meta", &self.meta)
             .finish()
     }
 }

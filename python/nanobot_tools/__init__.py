@@ -20,57 +20,84 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ._native import VERSION as __version__
-from .base import Schema, Tool, ToolResult, is_tool_error_result, tool_parameters
-from .context import (
-    ContextAware,
-    RequestContext,
-    ToolContext,
-    bind_request_context,
-    current_request_context,
-    current_request_session_key,
-    request_context,
-    reset_request_context,
-)
-from .errors import (
-    ConfigError,
-    InternalError,
-    InvalidArgumentsError,
-    MCPConnectionError,
-    MCPError,
-    NanobotToolsError,
-    ToolCancelledError,
-    ToolError,
-    ToolNotFoundError,
-    ToolRefusedError,
-    ToolTimeoutError,
-)
-from .schema import (
-    ArraySchema,
-    BooleanSchema,
-    IntegerSchema,
-    NumberSchema,
-    ObjectSchema,
-    StringSchema,
-    normalize_schema,
-    tool_parameters_schema,
-)
-
 if TYPE_CHECKING:
+    from ._native import VERSION as __version__
+    from .base import Schema, Tool, ToolResult, is_tool_error_result, tool_parameters
     from .call import CurrentCall, current_call
     from .compat import install, uninstall
+    from .context import (
+        ContextAware,
+        RequestContext,
+        ToolContext,
+        bind_request_context,
+        current_request_context,
+        current_request_session_key,
+        request_context,
+        reset_request_context,
+    )
     from .decorator import tool
+    from .errors import (
+        ConfigError,
+        InternalError,
+        InvalidArgumentsError,
+        LoopRunningError,
+        MCPConnectionError,
+        MCPError,
+        NanobotToolsError,
+        ToolCancelledError,
+        ToolError,
+        ToolNotFoundError,
+        ToolRefusedError,
+        ToolTimeoutError,
+    )
     from .executor import ToolCall, ToolEvent, ToolExecutor, ToolOutcome
     from .loader import ToolLoader
     from .mcp import MCPCallbacks, MCPConnection, MCPProvider, connect_mcp_server, connect_mcp_servers
     from .registry import RegistrySnapshot, ToolRegistry
+    from .schema import (
+        ArraySchema,
+        BooleanSchema,
+        IntegerSchema,
+        NumberSchema,
+        ObjectSchema,
+        StringSchema,
+        normalize_schema,
+        tool_parameters_schema,
+    )
 
-# What needs asyncio, inspect or importlib.metadata is imported when it is first used, so that the
-# package itself is there in milliseconds.
+# Everything is imported when it is first used: importing the package alone costs next to nothing, which is
+# what programs pay that only find it installed (pytest for its plugin, nanobot for its entry point).
 _LAZY = {
+    "Schema": "base",
+    "Tool": "base",
+    "ToolResult": "base",
+    "is_tool_error_result": "base",
+    "tool_parameters": "base",
     "CurrentCall": "call",
     "current_call": "call",
+    "install": "compat",
+    "uninstall": "compat",
+    "ContextAware": "context",
+    "RequestContext": "context",
+    "ToolContext": "context",
+    "bind_request_context": "context",
+    "current_request_context": "context",
+    "current_request_session_key": "context",
+    "request_context": "context",
+    "reset_request_context": "context",
     "tool": "decorator",
+    "ConfigError": "errors",
+    "InternalError": "errors",
+    "InvalidArgumentsError": "errors",
+    "LoopRunningError": "errors",
+    "MCPConnectionError": "errors",
+    "MCPError": "errors",
+    "NanobotToolsError": "errors",
+    "ToolCancelledError": "errors",
+    "ToolError": "errors",
+    "ToolNotFoundError": "errors",
+    "ToolRefusedError": "errors",
+    "ToolTimeoutError": "errors",
     "ToolCall": "executor",
     "ToolEvent": "executor",
     "ToolExecutor": "executor",
@@ -83,9 +110,17 @@ _LAZY = {
     "connect_mcp_servers": "mcp",
     "RegistrySnapshot": "registry",
     "ToolRegistry": "registry",
-    "install": "compat",
-    "uninstall": "compat",
+    "ArraySchema": "schema",
+    "BooleanSchema": "schema",
+    "IntegerSchema": "schema",
+    "NumberSchema": "schema",
+    "ObjectSchema": "schema",
+    "StringSchema": "schema",
+    "normalize_schema": "schema",
+    "tool_parameters_schema": "schema",
 }
+#: What is imported together by the first use of anything, so that no first call has to.
+_CORE = ("_native", "base", "context", "errors", "schema")
 
 __all__ = [
     "ArraySchema",
@@ -96,6 +131,7 @@ __all__ = [
     "IntegerSchema",
     "InternalError",
     "InvalidArgumentsError",
+    "LoopRunningError",
     "MCPCallbacks",
     "MCPConnection",
     "MCPConnectionError",
@@ -143,12 +179,16 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     module = _LAZY.get(name)
-    if module is None:
+    if module is None and name not in _CORE and name != "__version__":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f".{module}", __name__), name)
+    core = {part: import_module(f".{part}", __name__) for part in _CORE}
+    if module is None:
+        value: Any = core["_native"].VERSION if name == "__version__" else core[name]
+    else:
+        value = getattr(import_module(f".{module}", __name__), name)
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted(set(__all__) | set(globals()))
+    return sorted({*__all__, *_CORE, *globals()})

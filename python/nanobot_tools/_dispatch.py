@@ -10,9 +10,11 @@ from __future__ import annotations
 import contextvars
 import inspect
 import os
+import threading
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from ._native import CURRENT_CALL
 from .errors import InternalError
 
 if TYPE_CHECKING:
@@ -20,6 +22,10 @@ if TYPE_CHECKING:
 
 COROUTINE, THREAD, LOOP, NATIVE = 0, 1, 2, 3
 
+#: Whether a thread of the pool waits for this work: in the pool it might wait for a thread for ever.
+NESTED: contextvars.ContextVar[bool] = contextvars.ContextVar("nanobot_tools_nested", default=False)
+
+_POOL_NAME = "nanobot-tools-call"
 _pool: ThreadPoolExecutor | None = None
 _pool_pid = 0
 
@@ -47,9 +53,22 @@ def pool() -> ThreadPoolExecutor:
     # After a fork the parent's threads do not exist.
     if _pool is None or _pool_pid != os.getpid():
         workers = min(32, (os.cpu_count() or 1) + 4)
-        _pool = ThreadPoolExecutor(workers, thread_name_prefix="nanobot-tools-call")
+        _pool = ThreadPoolExecutor(workers, thread_name_prefix=_POOL_NAME)
         _pool_pid = os.getpid()
     return _pool
+
+
+def in_pool() -> bool:
+    """Whether this thread is one of the pool's, or was started in place of one."""
+    return threading.current_thread().name.startswith(_POOL_NAME)
+
+
+def carry_over(context: contextvars.Context) -> None:
+    """Write the variables that were changed in ``context`` into the current one."""
+    here = contextvars.copy_context()
+    for variable, value in context.items():
+        if variable is not CURRENT_CALL and variable is not NESTED and here.get(variable, here) is not value:
+            variable.set(value)
 
 
 def submit(
@@ -72,9 +91,26 @@ def submit(
             # A future cannot carry it; a generator would turn it into this as well.
             raise RuntimeError("the tool raised StopIteration") from exc
 
-    future = pool().submit(work)
+    future = _in_own_thread(work) if NESTED.get() else pool().submit(work)
     if done is not None:
         future.add_done_callback(done)
+    return future
+
+
+def _in_own_thread(work: Callable[[], Any]) -> Future[Any]:
+    from concurrent.futures import Future
+
+    future: Future[Any] = Future()
+
+    def run() -> None:
+        if not future.set_running_or_notify_cancel():
+            return
+        try:
+            future.set_result(work())
+        except BaseException as exc:
+            future.set_exception(exc)
+
+    threading.Thread(target=run, name=f"{_POOL_NAME}-nested").start()
     return future
 
 

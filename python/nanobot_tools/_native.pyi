@@ -82,6 +82,28 @@ class CompiledSchema:
         """
 
 @final
+class CountedCall:
+    """
+    A call of a Python tool that `ToolRegistry.execute` makes: counts it, and shows how it ended.
+    """
+    def cancelled(self, /) -> None:
+        """
+        The caller was cancelled, or the process is to end.
+        """
+    def raised(self, /, exception: Any) -> Any:
+        """
+        The tool raised; what the model is shown for it.
+        """
+    def returned(self, /, result: Any) -> Any:
+        """
+        The tool returned; what the model is shown for it.
+        """
+    def succeeded(self, /) -> None:
+        """
+        The tool has ended well.
+        """
+
+@final
 class CurrentCall:
     """
     The call inside which the current code runs; from `current_call()`.
@@ -174,6 +196,11 @@ class Job:
     def ended(self, /) -> bool:
         """
         Whether the call has its outcome.
+        """
+    @property
+    def error_kind(self, /) -> str | None:
+        """
+        The kind of error that the call ended in; `None` before, and once its outcome was handed over.
         """
     def expire(self, /, stuck: bool) -> None:
         """
@@ -402,6 +429,10 @@ class NativeConnection:
         `recipe`, `disabled`, `cached`, `connecting`, `ready`, `lost`, `needs-authorisation`,
         `reconnecting` or `closed`.
         """
+    def stats(self, /) -> dict[Any, Any]:
+        """
+        What came of requests to the server; a new dict each time.
+        """
     def status(self, /) -> dict[Any, Any]:
         """
         How the server is; a new dict each time.
@@ -419,6 +450,11 @@ class NativeConnection:
     def subscribe(self, /, uri: str, on: bool) -> Any:
         """
         Hear of changes of a resource, or no more; a future.
+        """
+    @property
+    def transport(self, /) -> str:
+        """
+        How the server is reached: `stdio`, `sse` or `streamableHttp`.
         """
     def update(self, /, config: Any) -> bool:
         """
@@ -483,8 +519,12 @@ class NativeRegistry:
     def __new__(cls, /, *_args: Any, **_options: Any) -> NativeRegistry: ...
     def _start(self, /, name: Any, params: Any) -> Any:
         """
-        Begin a call: a future (native tool), `(tool, arguments, mode)` (Python tool), or the final
-        error result.
+        Begin a call: a future (native tool), `(tool, arguments, mode, call)` (Python tool), or the final
+        error result. `call` has to be told how it ends.
+        """
+    def _stats(self, /) -> tuple[dict[Any, Any], int]:
+        """
+        What came of calls: the statistics of each tool that was called, and how many calls named no tool.
         """
     @property
     def _tools(self, /) -> dict[Any, Any]:
@@ -881,6 +921,13 @@ def raised(name: Any, exception: Any) -> Any:
 def returned(result: Any) -> Any:
     """
     What the model is shown for what a Python tool returned.
+    """
+
+def set_call_meta(provider: Any | None) -> None:
+    """
+    Have `provider()` called on the calling thread for each request that goes to an MCP server.
+
+    The dict that it returns, if any, goes into `_meta`. Without a provider that ends.
     """
 
 def to_json(obj: Any) -> bytes:

@@ -125,9 +125,14 @@ class ToolResult(str):
     Args:
         content: The text.
         is_error: Whether the call failed.
+
+    Attributes:
+        error_kind: What kind of error it is, as in :attr:`ToolOutcome.error_kind`, in results of
+            :meth:`ToolRegistry.execute` and executors; ``None`` in those that a tool makes.
     """
 
     is_error: bool
+    error_kind: str | None = None
 
     def __new__(cls, content: str, *, is_error: bool = False) -> ToolResult:
         if cls is ToolResult:
@@ -139,7 +144,7 @@ class ToolResult(str):
         return result
 
     def __reduce__(self) -> Any:
-        return _result, (str(self), self.is_error)
+        return _result, (str(self), self.is_error, self.error_kind)
 
     @classmethod
     def error(cls, content: str) -> ToolResult:
@@ -147,9 +152,12 @@ class ToolResult(str):
         return cls(content, is_error=True)
 
 
-def _result(content: str, is_error: bool) -> ToolResult:
+def _result(content: str, is_error: bool, error_kind: str | None = None) -> ToolResult:
     """A result as it was before it was copied or pickled."""
-    return ToolResult(content, is_error=is_error)
+    result = ToolResult(content, is_error=is_error)
+    if error_kind is not None:
+        result.error_kind = error_kind
+    return result
 
 
 def is_tool_error_result(result: Any) -> bool:

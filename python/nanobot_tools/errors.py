@@ -13,6 +13,7 @@ __all__ = [
     "ConfigError",
     "InternalError",
     "InvalidArgumentsError",
+    "LoopRunningError",
     "MCPConnectionError",
     "MCPError",
     "NanobotToolsError",
@@ -111,3 +112,9 @@ class InternalError(NanobotToolsError, RuntimeError):
     """Something that must not happen, such as a panic; only one call is lost."""
 
     code = "internal"
+
+
+class LoopRunningError(NanobotToolsError, RuntimeError):
+    """What waits was called in a thread whose event loop is running; the text says what to await instead."""
+
+    code = "loop_running"

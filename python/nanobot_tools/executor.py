@@ -101,6 +101,9 @@ class ToolExecutor:
     coroutine that swallows cancellation is reported after 5 s and keeps its slot as well.
     """
 
+    #: Whether every call is traced, and so run by :meth:`_invoke` (see :mod:`nanobot_tools.telemetry`).
+    _is_traced = False
+
     def __init__(
         self,
         registry: ToolRegistry,
@@ -161,15 +164,16 @@ class ToolExecutor:
         running: list[_Running] = []
         tasks: list[asyncio.Task[None]] = []
         make = _maker()
+        surrounded = self._is_surrounded
         try:
             while (jobs := run.advance()) is not None:
                 for job in jobs:
-                    if job.plain and not self._hooked:
+                    if job.plain and not surrounded:
                         tasks.append(make(job))
                     elif job.alone and job.timeout is None:
-                        await (self._invoke(job) if self._steps(job) else job)
+                        await (self._invoke(job) if surrounded or job.mode != _dispatch.COROUTINE else job)
                     else:
-                        running.append(self._spawn(job, make))
+                        running.append(self._spawn(job, make, surrounded))
                 waiter = run.wait()
                 if waiter is not None:
                     await waiter
@@ -181,6 +185,19 @@ class ToolExecutor:
         finally:
             run.close()
 
+    def run_sync(self, calls: Iterable[Any], *, timeout: float | None = None) -> list[ToolOutcome]:
+        """:meth:`run` for threads without an event loop.
+
+        Python tools run on the loop of a background thread that all synchronous calls of the process share.
+        The caller's context variables are kept; ``KeyboardInterrupt`` cancels every call.
+
+        Raises:
+            LoopRunningError: An event loop runs in this thread; await :meth:`run` there.
+        """
+        from ._sync import run
+
+        return run(lambda: self.run(calls, timeout=timeout), "run_sync()", "await run()")
+
     async def stream(self, calls: Iterable[Any], *, timeout: float | None = None) -> AsyncIterator[ToolEvent]:
         """Run all calls and yield what happens as it happens.
 
@@ -190,11 +207,12 @@ class ToolExecutor:
         run = self._begin(calls, timeout, events=True)
         running: list[_Running] = []
         make = _maker()
+        surrounded = self._is_surrounded
         try:
             while True:
                 jobs = run.advance()
                 for job in jobs or ():
-                    running.append(self._spawn(job, make))
+                    running.append(self._spawn(job, make, surrounded))
                 for event in run.take_events():
                     yield _event(event)
                 if jobs is None:
@@ -209,16 +227,19 @@ class ToolExecutor:
 
     # -- one call -------------------------------------------------------------------------------------
 
+    @property
+    def _is_surrounded(self) -> bool:
+        """Whether something happens before or after every call, so that Python has to run them all."""
+        return self._hooked or self._is_traced
+
     def _begin(self, calls: Iterable[Any], timeout: float | None, *, events: bool) -> PyRun:
-        return self._native.begin(list(calls), timeout, self._hooked, events)
+        return self._native.begin(list(calls), timeout, self._is_surrounded, events)
 
-    def _steps(self, job: Job) -> bool:
-        """Whether a job needs more than the call of a coroutine function, which it makes by itself."""
-        return self._hooked or job.mode != _dispatch.COROUTINE
-
-    def _spawn(self, job: Job, make: Callable[[Any], asyncio.Task[None]]) -> _Running:
+    def _spawn(self, job: Job, make: Callable[[Any], asyncio.Task[None]], surrounded: bool) -> _Running:
         loop = asyncio.get_running_loop()
-        work: Any = self._invoke(job) if self._steps(job) else job
+        # Its own coroutine is all that such a job needs, which it makes by itself.
+        is_simple = job.mode == _dispatch.COROUTINE and not surrounded
+        work: Any = job if is_simple else self._invoke(job)
         # Variables are carried over from a call that runs alone, so its context has to be known.
         context = contextvars.copy_context() if job.alone else None
         task = loop.create_task(work, context=context) if context is not None else make(work)
@@ -369,8 +390,5 @@ def _carry_over(running: list[_Running]) -> None:
         if state.context is None or not state.job.ended:
             continue
         if state.job.alone:
-            here = contextvars.copy_context()
-            for variable, value in state.context.items():
-                if variable is not CURRENT_CALL and here.get(variable, here) is not value:
-                    variable.set(value)
+            _dispatch.carry_over(state.context)
         state.context = None

@@ -12,8 +12,6 @@ from ._native import (
     NativeRegistry,
     RegistrySnapshot,
     Subscription,
-    raised,
-    returned,
 )
 from .base import ToolResult
 
@@ -58,7 +56,7 @@ class ToolRegistry(NativeRegistry):
             if isinstance(step, ToolResult):
                 return step
             return await step
-        tool, arguments, how = step
+        tool, arguments, how, call = step
         # The name stands for a call that nobody asks for; `current_call` makes one of it.
         token = CURRENT_CALL.set(name)
         try:
@@ -67,17 +65,49 @@ class ToolRegistry(NativeRegistry):
             else:
                 result = await _dispatch.run_tool(tool, arguments, how)
         except Exception as exc:
-            return raised(name, exc)
+            return call.raised(exc)
         except BaseException as exc:
             kept = _dispatch.contained(exc)
             if kept is exc:
+                call.cancelled()
                 raise
-            return raised(name, kept)
+            return call.raised(kept)
         finally:
             CURRENT_CALL.reset(token)
         if type(result) is str:
+            call.succeeded()
             return result
-        return returned(result)
+        return call.returned(result)
+
+    def execute_sync(self, name: str, params: Any = None, *, timeout: float | None = None) -> Any:
+        """:meth:`execute` for threads without an event loop, such as those of a script.
+
+        Python tools run on the loop of a background thread that all synchronous calls of the process share.
+        The caller's context variables are kept; ``KeyboardInterrupt`` cancels the call.
+
+        Args:
+            name: The tool's name.
+            params: The arguments, as for :meth:`execute`.
+            timeout: Seconds that the call may take; then the result is an error.
+
+        Returns:
+            What :meth:`execute` returns.
+
+        Raises:
+            LoopRunningError: An event loop runs in this thread; await :meth:`execute` there.
+            ToolCancelledError: The call was cancelled, as it is at the end of the process.
+        """
+        from ._sync import run
+
+        async def call() -> Any:
+            if timeout is None:
+                return await self.execute(name, params)
+            from .executor import ToolCall, ToolExecutor
+
+            [outcome] = await ToolExecutor(self).run([ToolCall(name, params)], timeout=timeout)
+            return outcome.result
+
+        return run(call, "execute_sync()", "await execute()")
 
     def get_runtime_context_providers(self) -> list[Any]:
         """The context providers that tools own, in the order of tool names."""
@@ -88,6 +118,22 @@ class ToolRegistry(NativeRegistry):
             if provider is not None:
                 providers.append(provider)
         return providers
+
+    def stats(self) -> dict[str, Any]:
+        """What came of calls so far; new objects each time.
+
+        Calls of executors count, and those of :meth:`execute`, :meth:`execute_sync` and
+        :meth:`call_blocking`. A tool's numbers stay when it is registered anew.
+
+        Returns:
+            ``tools``: for each tool that was called, by name, a dict with ``calls``, ``errors`` (kind of
+            error, as in :attr:`ToolOutcome.error_kind`, -> how many), ``running`` (calls under way) and
+            ``latency``: ``count``, ``sum``, ``p50``, ``p95`` and ``max`` of calls that began and have ended,
+            in seconds. Percentiles are right to a sixteenth; without a call they and ``max`` are ``None``.
+            ``unknown``: how many calls named no tool that there was.
+        """
+        tools, unknown = self._stats()
+        return {"tools": dict(sorted(tools.items())), "unknown": unknown}
 
     async def open(self) -> None:
         """Run ``open()`` of every tool that has one; a tool that fails is logged and stays registered."""

@@ -104,6 +104,7 @@ impl Executor {
                     });
                     match self.registry.prepare(&outcomes[index].name, given) {
                         Err(error) => {
+                            self.registry.count_refused(&outcomes[index].name, error.code());
                             outcomes[index].result = Err(error);
                             schedule.ended();
                         }
@@ -111,8 +112,10 @@ impl Executor {
                             let limit = [self.timeout, tool.spec().timeout].into_iter().flatten().min();
                             let context = CallContext::within(limit);
                             let ended = ended.clone();
+                            let tally = self.registry.count(&outcomes[index].name);
                             let done = Completion::new(move |result| {
                                 drop(permit);
+                                tally.end_with(&result);
                                 // The receiver is gone when the run was dropped.
                                 let _ = ended.send((index, result, started.elapsed()));
                             });

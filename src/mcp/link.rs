@@ -20,7 +20,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::peer::{self, Loss, Peer, Request, Rescuer, Traffic, Waiter};
-use crate::{Error, Running, tool::seconds};
+use crate::{Error, Meter, Running, tool::seconds};
 
 /// How long a call waits for a lost server to be back.
 pub(super) const JOIN: Duration = Duration::from_secs(5);
@@ -85,6 +85,8 @@ pub(super) struct Link {
     traffic: Arc<Traffic>,
     state: Mutex<State>,
     pub(super) hints: Hints,
+    /// Counts what came of requests.
+    pub(super) meter: Arc<Meter>,
     this: Weak<Self>,
 }
 
@@ -102,6 +104,7 @@ impl Link {
             traffic: Arc::default(),
             state: Mutex::new(State { phase: Phase::Asleep, parked: HashMap::new() }),
             hints: Hints::default(),
+            meter: Arc::default(),
             this: Weak::clone(this),
         })
     }

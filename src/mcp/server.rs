@@ -31,7 +31,7 @@ use super::{
     wrap::McpTool,
 };
 use crate::{
-    Arguments, BoxFuture, CallContext,
+    Arguments, BoxFuture, CallContext, Stats,
     error::{Error, Result},
 };
 
@@ -207,6 +207,11 @@ impl Server {
         let traffic = self.shared.link().traffic();
         let (bytes_sent, bytes_received) = traffic.bytes();
         Counts { calls: traffic.calls(), bytes_sent, bytes_received }
+    }
+
+    /// What came of the requests that the host made of it.
+    pub fn stats(&self) -> Stats {
+        self.shared.link().meter.read()
     }
 
     /// The latest connection, which may be lost; `None` before there was any.

@@ -171,16 +171,17 @@ impl Tool for McpTool {
         })
     }
 
-    fn submit(self: Arc<Self>, arguments: Arguments, context: CallContext, done: Completion) -> Running {
+    fn submit(self: Arc<Self>, arguments: Arguments, mut context: CallContext, done: Completion) -> Running {
         let map;
+        let meta = context.meta.take();
         let (what, params) = match self.capability {
             Capability::Tool => {
                 let (name, headers) = (&*self.raw_name, &*self.terms.headers);
-                (What::Tool, Params::Tool { name, arguments: &arguments, headers })
+                (What::Tool, Params::Tool { name, arguments: &arguments, headers, meta: meta.as_ref() })
             }
             Capability::Resource | Capability::Prompt => match self.params(&arguments) {
                 Ok(params) => {
-                    map = params;
+                    map = with_meta(params, meta);
                     let what = match self.capability {
                         Capability::Prompt => What::Prompt,
                         _ => What::Resource,
@@ -194,6 +195,11 @@ impl Tool for McpTool {
             },
         };
         let shown = Shown::new(&self.settings, &arguments);
+        let tally = self.link.meter.begin();
+        let done = Completion::new(move |result| {
+            tally.end_with(&result);
+            done.complete(result);
+        });
         let sink = Sink::Tool(done, Box::new(shown));
         submit(&self.link, what, params, &self.terms, context, sink)
     }
@@ -267,12 +273,16 @@ pub(super) fn request(
     what: What,
     params: Map<String, Value>,
     terms: Terms,
-    context: CallContext,
+    mut context: CallContext,
 ) -> BoxFuture<Result<Box<serde_json::value::RawValue>>> {
     Box::pin(async move {
         let (send, receive) = tokio::sync::oneshot::channel();
+        let params = with_meta(params, context.meta.take());
+        let tally = link.meter.begin();
         let running = submit(&link, what, Params::Object(&params), &terms, context, Sink::Raw(send));
-        waited(running, receive).await
+        let result = waited(running, receive).await;
+        tally.end(result.as_ref().err().map(Error::code));
+        result
     })
 }
 
@@ -282,13 +292,43 @@ pub(super) fn call_raw(
     tool: String,
     arguments: Arguments,
     terms: Terms,
-    context: CallContext,
+    mut context: CallContext,
 ) -> BoxFuture<Result<Box<serde_json::value::RawValue>>> {
     Box::pin(async move {
         let (send, receive) = tokio::sync::oneshot::channel();
-        let params = Params::Tool { name: &tool, arguments: &arguments, headers: &terms.headers };
-        waited(submit(&link, What::Tool, params, &terms, context, Sink::Raw(send)), receive).await
+        let (meta, tally) = (context.meta.take(), link.meter.begin());
+        let headers = &terms.headers;
+        let params = Params::Tool { name: &tool, arguments: &arguments, headers, meta: meta.as_ref() };
+        let running = submit(&link, What::Tool, params, &terms, context, Sink::Raw(send));
+        let result = waited(running, receive).await;
+        tally.end(match &result {
+            Ok(raw) => says_error(raw).then_some("tool_error"),
+            Err(error) => Some(error.code()),
+        });
+        result
     })
+}
+
+/// Parameters with what the caller says in `_meta`; their own counts where both say something.
+fn with_meta(mut params: Map<String, Value>, meta: Option<Map<String, Value>>) -> Map<String, Value> {
+    if let Some(mut meta) = meta.filter(|meta| !meta.is_empty()) {
+        if let Some(Value::Object(own)) = params.remove("_meta") {
+            meta.extend(own);
+        }
+        params.insert("_meta".to_owned(), Value::Object(meta));
+    }
+    params
+}
+
+/// Whether the result of a call says that the tool failed.
+fn says_error(result: &serde_json::value::RawValue) -> bool {
+    #[derive(serde::Deserialize)]
+    struct Said {
+        #[serde(default, rename = "isError")]
+        is_error: Value,
+    }
+    let raw = result.get();
+    raw.contains("\"isError\"") && serde_json::from_str::<Said>(raw).is_ok_and(|said| said.is_error == true)
 }
 
 /// When a request may be sent again: `harmless` says that running it twice is.

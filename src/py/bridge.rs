@@ -177,7 +177,7 @@ impl LoopBridge {
         for item in items {
             match item {
                 Item::Settle { future, name, result, hinted } => {
-                    settle(future.bind(py), &name, result, hinted)
+                    settle(future.bind(py), &name, result, hinted);
                 }
                 Item::Ended { run, index, result } => {
                     run.native_ended(py, index, result);

@@ -357,6 +357,12 @@ impl Job {
         self.run.has_ended(self.index)
     }
 
+    /// The kind of error that the call ended in; `None` before, and once its outcome was handed over.
+    #[getter]
+    fn error_kind(&self) -> Option<&'static str> {
+        self.run.error_kind(self.index)
+    }
+
     /// Whether the call is over its limit.
     #[getter]
     fn expired(&self) -> bool {
@@ -393,7 +399,7 @@ impl Job {
         let (core, arguments) =
             self.of_held(|held| (Arc::clone(&held.core), held.arguments.clone_ref(py)))?;
         let arguments = arguments.into_bound(py);
-        registry::start_native(py, &core, &self.run.text(self.index), &arguments, self.limit, true)
+        registry::start_native(py, &core, &self.run.text(self.index), &arguments, self.limit, true, None)
     }
 
     /// The outcome that `result` would give, without ending the call.

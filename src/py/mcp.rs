@@ -23,9 +23,9 @@ pub(crate) use self::host::Answer;
 use self::host::PyHost;
 use super::{
     bridge::{self, Item},
-    convert, errors,
+    convert, errors, meta,
     native::NativeTool,
-    registry::native_arguments,
+    registry::{native_arguments, stats_dict},
 };
 use crate::{
     CallContext, Progress, ProgressSink, Tool,
@@ -114,6 +114,17 @@ impl NativeConnection {
         dict.set_item("bytes_sent", counts.bytes_sent)?;
         dict.set_item("bytes_received", counts.bytes_received)?;
         Ok(dict)
+    }
+
+    /// What came of requests to the server; a new dict each time.
+    fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        stats_dict(py, &self.0.stats())
+    }
+
+    /// How the server is reached: `stdio`, `sse` or `streamableHttp`.
+    #[getter]
+    fn transport(&self) -> &'static str {
+        self.0.config().transport.as_str()
     }
 
     /// Take a changed entry without a restart; false if the server has to be opened anew.
@@ -218,6 +229,7 @@ impl NativeConnection {
     ) -> PyResult<Bound<'py, PyAny>> {
         let arguments = native_arguments(arguments)?;
         let mut context = context(timeout)?;
+        context.meta = meta::current(py);
         context.progress = report.map(|report| reporter(py, report)).transpose()?;
         let connection = Arc::clone(&self.0);
         bridge::spawn(py, async move { connection.call_tool(&name, arguments, context).await }, |py, raw| {
@@ -235,7 +247,7 @@ impl NativeConnection {
         timeout: Option<f64>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let params = object(params)?;
-        let context = context(timeout)?;
+        let context = CallContext { meta: meta::current(py), ..context(timeout)? };
         let connection = Arc::clone(&self.0);
         bridge::spawn(py, async move { connection.request(&method, params, context).await }, |py, raw| {
             objects(py, &raw)

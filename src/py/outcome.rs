@@ -42,13 +42,13 @@ fn tool_result(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
     CLASS.import(py, "nanobot_tools.base", "ToolResult")
 }
 
-/// `ToolResult.error(text + hint)`, the hint once.
-pub(crate) fn error_result(py: Python<'_>, text: &str) -> PyResult<Py<PyAny>> {
+/// `ToolResult.error(text + hint)`, the hint once, of this kind of error.
+pub(crate) fn error_result(py: Python<'_>, text: &str, kind: &str) -> PyResult<Py<PyAny>> {
     let error = tool_result(py)?.getattr(intern!(py, "error"))?;
-    if text.ends_with(HINT) {
-        return Ok(error.call1((text,))?.unbind());
-    }
-    Ok(error.call1((format!("{text}{HINT}"),))?.unbind())
+    let result =
+        if text.ends_with(HINT) { error.call1((text,))? } else { error.call1((format!("{text}{HINT}"),))? };
+    result.setattr(intern!(py, "error_kind"), kind)?;
+    Ok(result.unbind())
 }
 
 /// `ToolResult.error(text)` as it is, for `prepare_call`.
@@ -72,8 +72,9 @@ pub(crate) fn is_error_result(result: &Bound<'_, PyAny>) -> PyResult<bool> {
 pub(crate) fn returned(result: &Bound<'_, PyAny>) -> PyResult<Shown> {
     let py = result.py();
     if is_error_result(result)? {
-        let result = error_result(py, &text_of(result)?)?;
-        return Ok(Shown { result, kind: Some("tool_error"), exception: None, structured: None });
+        let kind = "tool_error";
+        let result = error_result(py, &text_of(result)?, kind)?;
+        return Ok(Shown { result, kind: Some(kind), exception: None, structured: None });
     }
     Ok(Shown { result: result.clone().unbind(), kind: None, exception: None, structured: None })
 }
@@ -87,7 +88,7 @@ pub(crate) fn raised(py: Python<'_>, name: &str, exception: &Bound<'_, PyAny>) -
         None => (format!("Error executing {name}: {}", text_of(exception)?), "exception"),
     };
     Ok(Shown {
-        result: error_result(py, &text)?,
+        result: error_result(py, &text, kind)?,
         kind: Some(kind),
         exception: Some(exception.clone().unbind()),
         structured: None,
@@ -101,7 +102,7 @@ pub(crate) fn native(py: Python<'_>, name: &str, result: Result<ToolOutput>) -> 
             let structured = output.structured.map(|raw| raw.get().into());
             let kind = output.is_error.then_some("tool_error");
             let result = match output.payload {
-                Payload::Text(text) if output.is_error => error_result(py, &text)?,
+                Payload::Text(text) if output.is_error => error_result(py, &text, "tool_error")?,
                 Payload::Text(text) => PyString::new(py, &text).into_any().unbind(),
                 Payload::Foreign(object) => match object.downcast::<Py<PyAny>>() {
                     Ok(object) => *object,
@@ -129,7 +130,7 @@ pub(crate) fn failed(py: Python<'_>, name: &str, error: &Error) -> PyResult<Show
         }
     };
     Ok(Shown {
-        result: error_result(py, &text)?,
+        result: error_result(py, &text, error.code())?,
         kind: Some(error.code()),
         exception: None,
         structured: None,
@@ -194,8 +195,12 @@ impl ToolOutcome {
         }
     }
 
-    pub(crate) fn failed(&self) -> bool {
+    pub(crate) const fn failed(&self) -> bool {
         self.error_kind.is_some()
+    }
+
+    pub(crate) const fn kind(&self) -> Option<&'static str> {
+        self.error_kind
     }
 }
 

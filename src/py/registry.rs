@@ -21,11 +21,13 @@ use pyo3::{
 
 use super::{
     bridge::{self, Item},
-    convert, outcome,
+    convert, meta, outcome,
     pytool::{PyDefinition, PyTool},
     validate::{self, PySchema},
 };
-use crate::{Arguments, CallContext, Completion, Definition, Registry, Snapshot, Tool};
+use crate::{
+    Arguments, CallContext, Completion, Definition, Latency, Registry, Snapshot, Stats, Tally, Tool,
+};
 
 /// A call that passed preparation, or why it did not.
 pub(crate) enum Prepared<'py> {
@@ -449,17 +451,25 @@ impl NativeRegistry {
         let name = name_text(name)?;
         let (tool, arguments) = match prepare(&self.core, &name, params)? {
             Prepared::Ready { tool, arguments } => (tool, arguments),
-            Prepared::Refused { error, .. } => return Ok(outcome::failed(py, &name, &error)?.result),
+            Prepared::Refused { error, .. } => {
+                self.core.count_refused(&name, error.code());
+                return Ok(outcome::failed(py, &name, &error)?.result);
+            }
         };
         let arguments = match native_arguments(&arguments) {
             Ok(arguments) => arguments,
-            Err(error) => return Ok(outcome::raised(py, &name, error.value(py).as_any())?.result),
+            Err(error) => {
+                self.core.count_refused(&name, "exception");
+                return Ok(outcome::raised(py, &name, error.value(py).as_any())?.result);
+            }
         };
         let limit = [timeout, tool.spec().timeout].into_iter().flatten().min();
-        let context = CallContext::within(limit);
+        let context = CallContext { meta: meta::current(py), ..CallContext::within(limit) };
+        let tally = self.core.count(&name);
         let result = py.detach(|| {
             let (send, receive) = std::sync::mpsc::sync_channel(1);
             let done = Completion::new(move |result| {
+                tally.end_with(&result);
                 // The receiver waits below, in any case.
                 let _ = send.send(result);
             });
@@ -469,8 +479,17 @@ impl NativeRegistry {
         Ok(outcome::native(py, &name, result)?.result)
     }
 
-    /// Begin a call: a future (native tool), `(tool, arguments, mode)` (Python tool), or the final
-    /// error result.
+    /// What came of calls: the statistics of each tool that was called, and how many calls named no tool.
+    fn _stats<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyDict>, u64)> {
+        let tools = PyDict::new(py);
+        for (name, stats) in self.core.stats() {
+            tools.set_item(name, stats_dict(py, &stats)?)?;
+        }
+        Ok((tools, self.core.unknown_calls()))
+    }
+
+    /// Begin a call: a future (native tool), `(tool, arguments, mode, call)` (Python tool), or the final
+    /// error result. `call` has to be told how it ends.
     fn _start<'py>(
         &self,
         py: Python<'py>,
@@ -479,13 +498,18 @@ impl NativeRegistry {
     ) -> PyResult<Bound<'py, PyAny>> {
         let name = name_text(name)?;
         match prepare(&self.core, &name, params)? {
-            Prepared::Refused { error, .. } => Ok(outcome::failed(py, &name, &error)?.result.into_bound(py)),
+            Prepared::Refused { error, .. } => {
+                self.core.count_refused(&name, error.code());
+                Ok(outcome::failed(py, &name, &error)?.result.into_bound(py))
+            }
             Prepared::Ready { tool, arguments } => match py_tool(&tool) {
                 Some(own) if own.native.is_none() => {
                     let mode = own.mode as u8;
-                    Ok((own.object.bind(py), arguments, mode).into_pyobject(py)?.into_any())
+                    let tally = self.core.count(&name);
+                    let call = CountedCall { name, tally: Mutex::new(Some(tally)) };
+                    Ok((own.object.bind(py), arguments, mode, call).into_pyobject(py)?.into_any())
                 }
-                _ => start_native(py, &tool, &name, &arguments, None, true),
+                _ => start_native(py, &tool, &name, &arguments, None, true, Some(self.core.count(&name))),
             },
         }
     }
@@ -499,7 +523,7 @@ pub(crate) fn name_text(name: &Bound<'_, PyAny>) -> PyResult<String> {
     }
 }
 
-/// Start a native tool; the future yields what the model is shown.
+/// Start a native tool; the future yields what the model is shown. `tally` counts the call.
 pub(crate) fn start_native<'py>(
     py: Python<'py>,
     tool: &Arc<dyn Tool>,
@@ -507,18 +531,93 @@ pub(crate) fn start_native<'py>(
     arguments: &Bound<'py, PyAny>,
     limit: Option<Duration>,
     hinted: bool,
+    tally: Option<Tally>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let arguments = match native_arguments(arguments) {
         Ok(arguments) => arguments,
         Err(error) => {
+            if let Some(tally) = tally {
+                tally.end(Some("exception"));
+            }
             let shown = outcome::raised(py, name, error.value(py))?;
             let result = if hinted { shown.result } else { shown.without_hint(py)? };
             return Ok(result.into_bound(py));
         }
     };
     let (event_loop, queue) = bridge::running(py)?;
-    let context = CallContext::within([limit, tool.spec().timeout].into_iter().flatten().min());
+    let limit = [limit, tool.spec().timeout].into_iter().flatten().min();
+    let context = CallContext { meta: meta::current(py), ..CallContext::within(limit) };
     bridge::future(&event_loop, &queue, name, hinted, |done| {
+        let done = match tally {
+            None => done,
+            Some(tally) => Completion::new(move |result| {
+                tally.end_with(&result);
+                done.complete(result);
+            }),
+        };
         Arc::clone(tool).submit(arguments, context, done)
     })
+}
+
+/// A call of a Python tool that `ToolRegistry.execute` makes: counts it, and shows how it ended.
+#[pyclass(frozen, module = "nanobot_tools._native")]
+pub(crate) struct CountedCall {
+    name: String,
+    tally: Mutex<Option<Tally>>,
+}
+
+impl CountedCall {
+    fn end(&self, kind: Option<&'static str>) {
+        if let Some(tally) = self.tally.lock().take() {
+            tally.end(kind);
+        }
+    }
+}
+
+#[pymethods]
+impl CountedCall {
+    /// The tool has ended well.
+    fn succeeded(&self) {
+        self.end(None);
+    }
+
+    /// The caller was cancelled, or the process is to end.
+    fn cancelled(&self) {
+        self.end(Some("cancelled"));
+    }
+
+    /// The tool returned; what the model is shown for it.
+    fn returned(&self, result: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+        let shown = outcome::returned(result)?;
+        self.end(shown.kind);
+        Ok(shown.result)
+    }
+
+    /// The tool raised; what the model is shown for it.
+    fn raised(&self, py: Python<'_>, exception: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+        let shown = outcome::raised(py, &self.name, exception)?;
+        self.end(shown.kind);
+        Ok(shown.result)
+    }
+}
+
+/// Statistics as a dict of plain objects; times are in seconds.
+pub(crate) fn stats_dict<'py>(py: Python<'py>, stats: &Stats) -> PyResult<Bound<'py, PyDict>> {
+    let Latency { count, sum, max, p50, p95 } = stats.latency;
+    let latency = PyDict::new(py);
+    latency.set_item("count", count)?;
+    latency.set_item("sum", sum.as_secs_f64())?;
+    for (name, value) in [("p50", p50), ("p95", p95), ("max", max)] {
+        latency.set_item(name, (count > 0).then_some(value.as_secs_f64()))?;
+    }
+    let errors = PyDict::new(py);
+    for (kind, count) in &stats.errors {
+        errors.set_item(kind, count)?;
+    }
+    let dict = PyDict::new(py);
+    dict.set_item("calls", stats.calls)?;
+    dict.set_item("errors", errors)?;
+    dict.set_item("running", stats.running)?;
+    dict.set_item("latency", latency)?;
+    Ok(dict)
 }

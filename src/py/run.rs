@@ -23,11 +23,12 @@ use super::{
     convert,
     current::{self, CurrentCall},
     job::Job,
+    meta,
     outcome::{self, Shown, ToolOutcome},
     registry::{self, Prepared, py_tool},
 };
 use crate::{
-    CallContext, Completion, Error, Progress, Registry, Result, Running, Tool, ToolOutput,
+    CallContext, Completion, Error, Progress, Registry, Result, Running, Tally, Tool, ToolOutput,
     executor::{CallKey, Limiter, Permit, RepeatGuard, Schedule, Turn, Waker, plan},
 };
 
@@ -40,6 +41,8 @@ struct Call {
     /// Why it is no call at all.
     fault: Option<String>,
     started: Option<Instant>,
+    /// Counts the call while it runs.
+    tally: Option<Tally>,
     permit: Option<Permit>,
     running: Option<Running>,
     current: Option<Py<CurrentCall>>,
@@ -69,6 +72,7 @@ impl Call {
             arguments: parts.arguments.unbind(),
             fault,
             started: None,
+            tally: None,
             permit: None,
             running: None,
             current: None,
@@ -204,14 +208,16 @@ impl Run {
     pub(crate) fn store(&self, index: usize, outcome: Py<ToolOutcome>, keep: bool) {
         // Dropped after the lock: freeing a slot calls wakers.
         let mut dropped = None;
-        {
+        let kind = outcome.get().kind();
+        let ended = {
             let mut state = self.state.lock();
             if !keep {
                 dropped = state.calls[index].permit.take();
             }
             state.calls[index].running = None;
             state.calls[index].current = None;
-            if !state.ended[index] {
+            let ended = (!state.ended[index]).then(|| state.calls[index].tally.take());
+            if ended.is_some() {
                 state.ended[index] = true;
                 state.outcomes[index] = Some(outcome);
                 state.schedule.ended();
@@ -220,8 +226,19 @@ impl Run {
                     state.happened.push(Event::Finished(index));
                 }
             }
-        }
+            ended
+        };
         drop(dropped);
+        match ended {
+            Some(Some(tally)) => tally.end(kind),
+            // It never began.
+            Some(None) => {
+                if let (Some(kind), Ok(registry)) = (kind, self.registry()) {
+                    registry.count_refused(&self.text(index), kind);
+                }
+            }
+            None => {}
+        }
     }
 
     /// Wake the coroutine that drives the run, if there is something for it to do.
@@ -288,9 +305,10 @@ impl Run {
         };
         let arguments = arguments.into_bound(py);
         if let Some(fault) = fault {
+            let kind = "invalid_call";
             let shown = Shown {
-                result: outcome::error_result(py, &format!("Error: {fault}"))?,
-                kind: Some("invalid_call"),
+                result: outcome::error_result(py, &format!("Error: {fault}"), kind)?,
+                kind: Some(kind),
                 exception: None,
                 structured: None,
             };
@@ -310,9 +328,11 @@ impl Run {
             self.record(py, index, outcome::failed(py, &name, &Error::Refused(text))?, false);
             return Ok(None);
         }
+        let tally = self.registry()?.count(&name);
         {
             let mut state = self.state.lock();
-            state.calls[index].started = Some(Instant::now());
+            state.calls[index].started = Some(tally.begun());
+            state.calls[index].tally = Some(tally);
             if self.options.events {
                 state.happened.push(Event::Started(index));
             }
@@ -342,6 +362,11 @@ impl Run {
     /// The name of a call as text.
     pub(crate) fn text(&self, index: usize) -> Arc<str> {
         Arc::clone(&self.state.lock().calls[index].text)
+    }
+
+    /// The kind of error that a call ended in, while its outcome is here.
+    pub(crate) fn error_kind(&self, index: usize) -> Option<&'static str> {
+        self.state.lock().outcomes[index].as_ref().and_then(|outcome| outcome.get().kind())
     }
 
     /// Whether a call has its outcome.
@@ -392,7 +417,8 @@ impl Run {
         };
         let (run, queue) = (Arc::clone(self), Arc::clone(&self.queue));
         let done = Completion::new(move |result| queue.push(Item::Ended { run, index, result }));
-        let context = CallContext { progress: self.sink(index), ..CallContext::within(limit) };
+        let context =
+            CallContext { progress: self.sink(index), meta: meta::current(py), ..CallContext::within(limit) };
         let running = Arc::clone(tool).submit(arguments, context, done);
         self.state.lock().calls[index].running = Some(running);
         Ok(())

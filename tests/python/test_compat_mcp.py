@@ -184,6 +184,25 @@ def test_closing_ends_what_is_being_connected_too(nanobot: UnderNanobot) -> None
     )
 
 
+def test_closing_does_not_wait_for_servers_that_hang_or_calls_that_run(nanobot: UnderNanobot) -> None:
+    nanobot.run(
+        program(
+            """
+            registry = ToolRegistry()
+            provider = mcp.MCPProvider({name: echo() for name in ("stopped", "busy", "well")}, registry)
+            await provider.connect()
+            pids = [pid_of(provider._connections, name) for name in provider.connected_server_names]
+            call = asyncio.create_task(registry.execute("mcp_busy_sleep", {"seconds": 60}))
+            await asyncio.sleep(0.1)
+            os.kill(pid_of(provider._connections, "stopped"), 19)
+            await asyncio.wait_for(provider.aclose(), 15)
+            assert (await asyncio.wait_for(call, 5)).is_error
+            await until(lambda: not any(lives(pid) for pid in pids))
+            """
+        )
+    )
+
+
 def test_a_cancelled_connect_leaves_nothing(nanobot: UnderNanobot) -> None:
     nanobot.run(
         program(

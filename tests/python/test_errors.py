@@ -18,6 +18,7 @@ CLASSES = [
     (errors.MCPConnectionError, "connection", ConnectionError),
     (errors.ConfigError, "config", ValueError),
     (errors.InternalError, "internal", RuntimeError),
+    (errors.LoopRunningError, "loop_running", RuntimeError),
 ]
 
 

@@ -1,4 +1,4 @@
-"""Every block of the README is run, and every file and target that it names exists."""
+"""Every block of the README and of docs/testing.md is run, and every file and target that is named exists."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-DOCUMENTS = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"]
+DOCUMENTS = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "docs/testing.md"]
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCKS = [(found[1], found[2]) for found in FENCE.finditer(README)]
@@ -79,6 +79,35 @@ def test_every_path_that_is_named_exists(document: str) -> None:
     named = set(PATH.findall(text)) | set(re.findall(r"\]\((?!\w+:)([^)#]+)\)", text))
     missing = [name for name in named if not name.startswith(MADE) and not (ROOT / name).exists()]
     assert missing == []
+
+
+def test_the_page_on_testing_holds_tests_that_pass(tmp_path: Path) -> None:
+    page = (ROOT / "docs/testing.md").read_text(encoding="utf-8")
+    blocks = [(found[1], found[2]) for found in FENCE.finditer(page)]
+    files = [code for language, code in blocks if language == "python"]
+    commands = [line for language, code in blocks if language == "console" for line in code.splitlines()]
+    assert files
+    assert {language for language, _ in blocks} == {"python", "console"}
+    for number, code in enumerate(files):
+        (tmp_path / f"test_block_{number}.py").write_text(code, encoding="utf-8")
+    config = "[pytest]\nasyncio_mode = auto\nasyncio_default_fixture_loop_scope = function\n"
+    (tmp_path / "pytest.ini").write_text(f"{config}filterwarnings = error\n", encoding="utf-8")
+    # Twice without options: the second time from the recording.
+    for command in ["pytest", "pytest", *commands]:
+        program, *options = command.split()
+        assert program == "pytest"
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *options],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            stdin=subprocess.DEVNULL,
+        )
+        tests = sum(code.count("def test_") for code in files)
+        assert f" {tests} passed in " in done.stdout, done.stdout
+        assert (done.returncode, done.stderr) == (0, "")
+    assert [path.name for path in (tmp_path / "cassettes").iterdir()] == ["sums.json"]
 
 
 def test_the_table_of_the_benches_stands_between_its_marks() -> None:

@@ -113,6 +113,18 @@ class MCPConnection:
         status: dict[str, Any] = self._native.status()
         return status
 
+    def stats(self) -> dict[str, Any]:
+        """What came of requests to the server, as a new dict each time.
+
+        Calls of its tools count, and requests made with the methods of this class, but for whole lists.
+
+        Returns:
+            ``calls``, ``errors`` (kind of error -> how many), ``running`` and ``latency``, as in
+            :meth:`ToolRegistry.stats`. The time that a call waits for a lost server is part of its latency.
+        """
+        stats: dict[str, Any] = self._native.stats()
+        return stats
+
     def reconnect(self) -> None:
         """Start the next attempt now; a server that is connected is asked whether it is well."""
         self._native.reconnect()

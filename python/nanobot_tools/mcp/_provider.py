@@ -35,6 +35,13 @@ _RUNTIME: dict[str, MCPRuntimeStatus] = {
 }
 
 
+def _no_stats() -> dict[str, Any]:
+    """The statistics of a server that was not opened."""
+    latency = {"count": 0, "sum": 0.0, "p50": None, "p95": None, "max": None}
+    counts = {"reconnects": 0, "bytes_sent": 0, "bytes_received": 0}
+    return {"calls": 0, "errors": {}, "running": 0, "latency": latency, **counts}
+
+
 class MCPProvider:
     """Keeps the MCP servers of a configuration connected, and their tools registered.
 
@@ -135,6 +142,20 @@ class MCPProvider:
                 statuses[name] = {"state": "recipe", "failure": None, "tools": 0}
         return statuses
 
+    def stats(self) -> dict[str, dict[str, Any]]:
+        """Name -> how the server is (:meth:`status`) and what came of requests to it; new objects each time.
+
+        To each dict of :meth:`status` come ``calls``, ``errors`` (kind of error -> how many), ``running``
+        (requests under way) and ``latency``, all as in :meth:`ToolRegistry.stats`; ``reconnects``,
+        ``bytes_sent`` and ``bytes_received`` are there for servers that were not opened, too. All of it
+        counts from when the server was opened, which is anew when a changed entry wants that.
+        """
+        stats = {}
+        for name, status in self.status().items():
+            one = self._fleet.get(name)
+            stats[name] = {**_no_stats(), **status, **(one.stats() if one is not None else {})}
+        return stats
+
     def connection(self, name: str) -> MCPConnection:
         """The server of that name, for its resources, prompts and whatever else it has.
 
@@ -207,6 +228,46 @@ class MCPProvider:
     async def aclose(self) -> None:
         """Close all servers and unregister their tools, for ever; also while they are being connected."""
         await self._fleet.aclose()
+
+    def connect_sync(self) -> None:
+        """:meth:`connect` for threads without an event loop.
+
+        The servers are served by the loop of a background thread, which runs until the process ends: so do
+        they, unless :meth:`close_sync` is called. The :class:`MCPCallbacks` are called there.
+
+        Raises:
+            LoopRunningError: An event loop runs in this thread; await :meth:`connect` there.
+        """
+        from .._sync import run
+
+        run(self.connect, "connect_sync()", "await connect()")
+
+    def call_sync(self, name: str, arguments: Any = None, timeout: float | None = None) -> Any:
+        """Call a tool by the name under which it is registered, from a thread without an event loop.
+
+        Args:
+            name: The tool's name, such as ``"mcp_files_read"``.
+            arguments: A dict, or what else :meth:`ToolRegistry.execute` takes.
+            timeout: Seconds that the call may take; the entry's ``toolTimeout`` holds as well.
+
+        Returns:
+            The text of the result, or an error result, as :meth:`ToolRegistry.execute` returns it.
+
+        Raises:
+            LoopRunningError: An event loop runs in this thread; await ``registry.execute()`` there.
+            ToolCancelledError: The call was cancelled, as it is at the end of the process.
+        """
+        return self._fleet.registry.execute_sync(name, arguments, timeout=timeout)
+
+    def close_sync(self) -> None:
+        """:meth:`aclose` for threads without an event loop.
+
+        Raises:
+            LoopRunningError: An event loop runs in this thread; await :meth:`aclose` there.
+        """
+        from .._sync import run
+
+        run(self.aclose, "close_sync()", "await aclose()")
 
     async def __aenter__(self) -> MCPProvider:
         await self.connect()

@@ -30,10 +30,11 @@ INVALID_PARAMS, INTERNAL_ERROR = -32602, -32603
 class RpcError(Exception):
     """An error that the client is told."""
 
-    def __init__(self, code: int, message: str) -> None:
+    def __init__(self, code: int, message: str, data: Any = None) -> None:
         super().__init__(message)
         self.code = code
         self.message = message
+        self.data = data
 
 
 def _schema(required: list[str], **properties: dict[str, Any]) -> dict[str, Any]:

@@ -76,7 +76,7 @@ impl What {
     }
 }
 
-/// The parameters of a request, but for `_meta`.
+/// The parameters of a request.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::mcp) enum Params<'a> {
     None,
@@ -87,7 +87,20 @@ pub(in crate::mcp) enum Params<'a> {
         arguments: &'a Arguments,
         /// The arguments that headers repeat, where the era has that.
         headers: &'a [ParamHeader],
+        /// What the caller says in `_meta`.
+        meta: Option<&'a Map<String, Value>>,
     },
+}
+
+impl<'a> Params<'a> {
+    /// What the caller says in `_meta`.
+    fn meta(&self) -> Option<&'a Map<String, Value>> {
+        match *self {
+            Self::None => None,
+            Self::Object(map) => map.get("_meta").and_then(Value::as_object),
+            Self::Tool { meta, .. } => meta,
+        }
+    }
 }
 
 /// One request, ready to go.
@@ -137,12 +150,11 @@ impl Written {
 
     /// What it takes to write the request once more: for a further round, or for another connection.
     pub(super) fn again(&self, params: &Params<'_>, progress: bool) -> Again {
-        let (meta, annotated) = match params {
-            Params::None => (None, &[][..]),
-            Params::Object(map) => (map.get("_meta").and_then(Value::as_object).cloned(), &[][..]),
-            Params::Tool { headers, .. } => (None, *headers),
+        let annotated = match params {
+            Params::None | Params::Object(_) => &[][..],
+            Params::Tool { headers, .. } => *headers,
         };
-        let meta = meta.filter(|meta| !meta.is_empty());
+        let meta = params.meta().filter(|meta| !meta.is_empty()).cloned();
         let mut members = self.line.slice(self.members.clone());
         // What stood before them need not do so again.
         if members.first() == Some(&b',') {
@@ -206,10 +218,7 @@ fn write_params(
     manner: &Manner,
     token: Option<i64>,
 ) -> Result<std::ops::Range<usize>> {
-    let own_meta = match params {
-        Params::Object(map) => map.get("_meta").and_then(Value::as_object),
-        _ => None,
-    };
+    let own_meta = params.meta();
     if matches!(params, Params::None) && manner.meta.is_empty() && token.is_none() {
         return Ok(line.len()..line.len());
     }
@@ -384,6 +393,10 @@ mod tests {
         assert_eq!(message["params"]["_meta"]["progressToken"], 7);
         assert_eq!(message["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"], "2026-07-28");
         assert_eq!(message["params"]["uri"], "x");
+        let (arguments, meta) = (Arguments::Raw(b"{}".to_vec()), map["_meta"].as_object());
+        let tool = Params::Tool { name: "t", arguments: &arguments, headers: &[], meta };
+        let message = line(&What::Tool, &tool, &Manner::legacy("x"), Some(7));
+        assert_eq!(message["params"]["_meta"], json!({"mine": 1, "progressToken": 7}));
         let legacy = line(&What::Resource, &Params::Object(&Map::new()), &Manner::legacy("x"), None);
         assert_eq!(legacy["params"], json!({}));
     }
@@ -392,7 +405,7 @@ mod tests {
     fn a_further_round_repeats_the_request_with_answers_and_state() {
         let manner = Manner::modern("2026-07-28", &ClientCapabilities::default(), true);
         let arguments = Arguments::Raw(b"{\n\"a\": 1}".to_vec());
-        let params = Params::Tool { name: "t", arguments: &arguments, headers: &[] };
+        let params = Params::Tool { name: "t", arguments: &arguments, headers: &[], meta: None };
         let written = write(7, &What::Tool, &params, &manner, None).unwrap();
         let again = written.again(&params, false);
         let answers = json!({"k": {"action": "accept"}}).as_object().unwrap().clone();
@@ -411,8 +424,9 @@ mod tests {
         let modern = Manner::modern("2026-07-28", &ClientCapabilities::default(), true);
         let legacy = Manner::legacy("2025-11-25");
         let arguments = Arguments::Raw(br#"{"a": 1}"#.to_vec());
-        let tool = Params::Tool { name: "t", arguments: &arguments, headers: &[] };
         let map = json!({"uri": "x", "_meta": {"mine": 1}}).as_object().unwrap().clone();
+        let meta = map["_meta"].as_object();
+        let tool = Params::Tool { name: "t", arguments: &arguments, headers: &[], meta };
         let none = Map::new();
         for (what, params) in [
             (What::Tool, tool),
