@@ -147,6 +147,26 @@ def test_users_see_no_traceback_and_scripts_the_exit_status(tmp_path: Path) -> N
         assert "Traceback" not in done.err
 
 
+def test_shells_complete_commands_and_the_servers_of_the_configuration(tmp_path: Path) -> None:
+    path = configuration(tmp_path, first=echo(), second=echo())
+
+    def completed(line: str) -> set[str]:
+        done = process(
+            _NANOBOT_TOOLS_COMPLETE="complete_zsh", _TYPER_COMPLETE_ARGS=line, NBTOOLS_CONFIG=str(path)
+        )
+        return {word for word in ("first", "second", "servers", "tools") if f'"{word}"' in done.out}
+
+    assert completed("nanobot-tools ") == {"servers", "tools"}
+    assert completed("nanobot-tools servers ") == {"first", "second"}
+    assert completed("nanobot-tools bench se") == {"second"}
+    path.write_text("{", encoding="utf-8")
+    assert completed("nanobot-tools servers ") == set()
+
+
+def test_help_calls_the_program_by_its_name() -> None:
+    assert "Usage: nanobot-tools [OPTIONS]" in process("--help").out
+
+
 def test_what_others_say_cannot_steer_the_terminal() -> None:
     from nanobot_tools.cli import _output
 

@@ -24,8 +24,9 @@ def test_one_look_is_a_table_or_json(tmp_path: Path) -> None:
     assert head.split()[:4] == ["SERVER", "STATE", "TOOLS", "IN"]
     assert line.split()[:2] == ["echo", "ready"]
     (status,) = nbtools("watch", "--json", "--config", path).json["servers"]
-    assert (status["name"], status["state"], status["in_flight"]) == ("echo", "ready", 0)
-    assert status["ping"] > 0
+    assert (status["name"], status["state"], status["running"]) == ("echo", "ready", 0)
+    assert (status["calls"], status["errors"]) == (1, {})
+    assert status["latency"]["p50"] > 0
     assert status["bytes_received"] > status["bytes_sent"] > 0
 
 
@@ -120,4 +121,4 @@ def test_a_ping_that_is_not_answered_is_told(tmp_path: Path) -> None:
     path = configuration(tmp_path, echo=variant(tmp_path, change))
     done = nbtools("watch", "--json", "--interval", "0.2", "--config", path)
     (status,) = json.loads(done.out)["servers"]
-    assert (status["ping"], status["last_failure"]) == (None, "it does not answer")
+    assert status["last_failure"] == "it does not answer within 1.00 s"

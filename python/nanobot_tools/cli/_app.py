@@ -28,6 +28,7 @@ __all__ = [
     "finish",
     "main",
     "near",
+    "server_names",
     "wrong",
 ]
 
@@ -44,6 +45,31 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
+
+class CommandError(Exception):
+    """Ends a command with a message for its user.
+
+    Attributes:
+        status: The exit status.
+    """
+
+    def __init__(self, message: str, status: int = FAILED) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+def server_names(context: typer.Context, incomplete: str) -> list[str]:
+    """The servers of the configuration, for the completion of a shell."""
+    from . import _config
+
+    try:
+        servers = _config.read(context.params.get("config")).servers
+    except CommandError:
+        # Whoever runs the command is told what is wrong; completion must not write into the line.
+        return []
+    return [name for name in servers if name.startswith(incomplete)]
+
+
 Config = Annotated[
     Path | None,
     typer.Option(
@@ -56,20 +82,11 @@ Config = Annotated[
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Server = Annotated[str | None, typer.Option(help="Only this server.", show_default=False)]
+Server = Annotated[
+    str | None,
+    typer.Option(help="Only this server.", autocompletion=server_names, show_default=False),
+]
 Wait = Annotated[float, typer.Option(min=0.1, help="Seconds that servers get to start.")]
-
-
-class CommandError(Exception):
-    """Ends a command with a message for its user.
-
-    Attributes:
-        status: The exit status.
-    """
-
-    def __init__(self, message: str, status: int = FAILED) -> None:
-        super().__init__(message)
-        self.status = status
 
 
 def wrong(message: str) -> CommandError:
@@ -117,4 +134,4 @@ def main() -> None:
         reconfigure: Any = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
             reconfigure(errors="backslashreplace")
-    app()
+    app(prog_name="nanobot-tools")

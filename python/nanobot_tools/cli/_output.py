@@ -102,14 +102,17 @@ def print_table(columns: Sequence[str], rows: Rows) -> None:
         typer.echo(plain_table(columns, rows))
 
 
-def rich_table(columns: Sequence[str], rows: Rows) -> Table:
-    """The table for a terminal; only columns with long texts are wrapped where there is no room."""
+def rich_table(columns: Sequence[str], rows: Rows, *, dense: bool = False) -> Table:
+    """The table for a terminal; only columns with long texts are wrapped where there is no room.
+
+    A dense one has no lines, and less space between its columns.
+    """
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
     cells = [[_cell(cell) for cell in row] for row in rows]
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table(box=None if dense else box.SIMPLE_HEAD, pad_edge=False, collapse_padding=dense)
     for i, column in enumerate(columns):
         longest = max((len(row[i]) for row in cells), default=0)
         table.add_column(column, no_wrap=longest <= _SHORT, overflow="fold")

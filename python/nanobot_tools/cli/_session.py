@@ -56,7 +56,7 @@ class Session:
     def status(self) -> list[dict[str, Any]]:
         """How each server is, as JSON shows it."""
         found = []
-        for name, status in self.provider.status().items():
+        for name, status in self.provider.stats().items():
             status["failure"] = status["failure"] and without_prefix(name, status["failure"])
             found.append(
                 {

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from . import _config
-from ._app import FAILED, OK, CommandError, Config, Json, Wait, command, finish, near, wrong
+from ._app import FAILED, OK, CommandError, Config, Json, Wait, command, finish, near, server_names, wrong
 from ._measure import Measured, Once, many
 from ._output import complain, print_json, print_table, say, seconds
 from .call import arguments_from
@@ -22,7 +22,10 @@ __all__ = ["add_to"]
 
 @command
 def bench(
-    server: Annotated[str, typer.Argument(help="The server, as the configuration names it.")],
+    server: Annotated[
+        str,
+        typer.Argument(help="The server, as the configuration names it.", autocompletion=server_names),
+    ],
     tool: Annotated[
         str | None,
         typer.Option(help="The tool to call, as the server or a model names it; without one, it is pinged."),

@@ -7,13 +7,19 @@ from typing import Annotated, Any
 import typer
 
 from . import _config
-from ._app import FAILED, OK, Config, Json, Wait, command, finish
+from ._app import FAILED, OK, Config, Json, Wait, command, finish, server_names
 from ._output import complain, print_json, print_table, seconds
 
 __all__ = ["COLUMNS", "Names", "add_to"]
 
 Names = Annotated[
-    list[str] | None, typer.Argument(metavar="[NAME]...", help="Only these servers.", show_default=False)
+    list[str] | None,
+    typer.Argument(
+        metavar="[NAME]...",
+        help="Only these servers.",
+        autocompletion=server_names,
+        show_default=False,
+    ),
 ]
 
 COLUMNS = ("server", "state", "protocol", "tools", "start", "last failure")

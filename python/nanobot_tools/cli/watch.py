@@ -17,11 +17,25 @@ from .servers import Names
 if TYPE_CHECKING:
     import asyncio
 
+    from ..mcp import MCPConnection
     from ._session import Session
 
 __all__ = ["add_to"]
 
-COLUMNS = ("server", "state", "tools", "in flight", "ping", "sent", "received", "reconnects")
+COLUMNS = (
+    "server",
+    "state",
+    "tools",
+    "in flight",
+    "requests",
+    "p50",
+    "p95",
+    "sent",
+    "received",
+    "reconnects",
+)
+#: Where the terminal is too narrow for all columns, these are left out.
+_WIDE, _SPARED = 100, ("tools", "p95")
 
 
 @command
@@ -35,9 +49,9 @@ def watch(
 ) -> None:
     """Keep the MCP servers of the configuration connected, and show how they are until Ctrl-C.
 
-    Each is pinged at every look; "in flight" are requests of this command that were not answered yet. Without
-    a terminal a line is printed whenever something has changed. With --json, or --once, there is one look,
-    and the exit status is 1 if a server cannot be called.
+    The requests are those of this command, which pings each server at every look; their latencies show how
+    it does. Without a terminal a line is printed whenever something has changed. With --json, or --once,
+    there is one look, and the exit status is 1 if a server cannot be called.
     """
     configured = _config.required(config)
     if names:
@@ -49,7 +63,7 @@ def watch(
             seen = _Look(session)
             await seen.ping_all(interval)
             if as_json:
-                print_json({"servers": seen.status()})
+                print_json({"servers": session.status()})
             else:
                 print_table(COLUMNS, seen.rows())
                 for line in seen.failures():
@@ -83,28 +97,23 @@ class _Look:
 
     def __init__(self, session: Session) -> None:
         self.session = session
-        self.pings: dict[str, float | None] = {}
-        self.in_flight: dict[str, int] = dict.fromkeys(session.config.servers, 0)
-
-    def status(self) -> list[dict[str, Any]]:
-        """How each server is, as JSON shows it."""
-        return [
-            {**status, "ping": self.pings.get(status["name"]), "in_flight": self.in_flight[status["name"]]}
-            for status in self.session.status()
-        ]
+        self.pinged = False
 
     def rows(self) -> Iterator[tuple[object, ...]]:
         """How each server is, for people."""
-        for status in self.status():
+        for status in self.session.status():
+            failed = sum(status["errors"].values())
             yield (
                 status["name"],
                 status["state"],
                 status["tools"],
-                status["in_flight"],
-                seconds(status["ping"]),
-                size(status.get("bytes_sent", 0)),
-                size(status.get("bytes_received", 0)),
-                status.get("reconnects", 0),
+                status["running"],
+                f"{status['calls']}{f', {failed} failed' if failed else ''}",
+                seconds(status["latency"]["p50"]),
+                seconds(status["latency"]["p95"]),
+                size(status["bytes_sent"]),
+                size(status["bytes_received"]),
+                status["reconnects"],
             )
 
     def failures(self) -> list[str]:
@@ -124,29 +133,24 @@ class _Look:
         }
 
     async def ping_all(self, limit: float) -> None:
-        """Ask every server that is there for a sign of life; who gives none within the limit has no time."""
+        """Ask every server that is there for a sign of life, and note which gives none within the limit."""
         import asyncio
 
-        await asyncio.gather(*(self._ping(name, limit) for name in self.session.connections))
+        there = self.session.connections
+        self.pinged = self.pinged or bool(there)
+        await asyncio.gather(*(self._ping(name, there[name], max(limit, 1)) for name in there))
 
-    async def _ping(self, name: str, limit: float) -> None:
+    async def _ping(self, name: str, connection: MCPConnection, limit: float) -> None:
         import asyncio
 
         from ..errors import NanobotToolsError
 
-        if self.in_flight[name]:
-            return
-        connection = self.session.provider.connection(name)
-        started = time.perf_counter()
-        self.in_flight[name] += 1
         try:
-            await asyncio.wait_for(connection.ping(), max(limit, 1))
-            self.pings[name] = time.perf_counter() - started
-        except (NanobotToolsError, TimeoutError) as exc:
-            self.pings[name] = None
-            self.session.last_failures[name] = _config.without_prefix(name, str(exc) or "it does not answer")
-        finally:
-            self.in_flight[name] -= 1
+            await asyncio.wait_for(connection.ping(), limit)
+        except NanobotToolsError as exc:
+            self.session.last_failures[name] = _config.without_prefix(name, exc)
+        except TimeoutError:
+            self.session.last_failures[name] = f"it does not answer within {seconds(limit)}"
 
 
 async def _follow(look: _Look, interval: float, stop: asyncio.Event) -> None:
@@ -157,7 +161,7 @@ async def _follow(look: _Look, interval: float, stop: asyncio.Event) -> None:
         while True:
             await look.ping_all(interval)
             # Until one is there they are looked for more often.
-            await asyncio.sleep(interval if look.pings else 0.1)
+            await asyncio.sleep(interval if look.pinged else 0.1)
 
     pings = asyncio.create_task(pinging())
     try:
@@ -179,10 +183,17 @@ def _display(look: _Look) -> Iterator[Any]:
         from rich.live import Live
         from rich.text import Text
 
-        with Live(console=console(), auto_refresh=False) as live:
-            yield lambda: live.update(
-                Group(rich_table(COLUMNS, look.rows()), *map(Text, look.failures())), refresh=True
-            )
+        terminal = console()
+        with Live(console=terminal, auto_refresh=False) as live:
+
+            def draw() -> None:
+                spared = _SPARED if terminal.width < _WIDE else ()
+                kept = [i for i, column in enumerate(COLUMNS) if column not in spared]
+                rows = [[row[i] for i in kept] for row in look.rows()]
+                table = rich_table([COLUMNS[i] for i in kept], rows, dense=True)
+                live.update(Group(table, "", *map(Text, look.failures())), refresh=True)
+
+            yield draw
         return
     before: dict[str, tuple[object, ...]] = {}
 
