@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import nanobot_tools
 import pytest
-from command_line import configuration, nbtools, process
+from command_line import configuration, nbtools, process, variant
 from mcp_servers import echo
 
 
@@ -37,7 +40,7 @@ def test_a_command_imports_no_more_than_it_needs() -> None:
 import sys
 from nanobot_tools.cli import app
 app(["version"], standalone_mode=False)
-modules = {"asyncio", "rich", "nanobot_tools.mcp", "nanobot_tools.executor"}
+modules = {"asyncio", "nanobot_tools.mcp", "nanobot_tools.executor", "nanobot_tools.loader"}
 print(sorted(modules & set(sys.modules)))
 """
     done = subprocess.run(
@@ -130,6 +133,73 @@ def test_it_works_without_a_terminal_and_prints_no_colours(tmp_path: Path) -> No
         done = process(*command, NBTOOLS_CONFIG=str(path), PYTHONIOENCODING="ascii", LC_ALL="C")
         assert "\x1b" not in done.out + done.err
         assert "Traceback" not in done.err
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a terminal of Unix")
+@pytest.mark.parametrize("variables", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
+def test_on_a_terminal_there_are_styles_unless_they_are_not_wanted(
+    tmp_path: Path, variables: dict[str, str]
+) -> None:
+    path = configuration(tmp_path, off={"command": "x", "disabled": True})
+
+    def shown(**more: str) -> str:
+        controller, terminal = os.openpty()
+        environment = {**os.environ, "TERM": "xterm", **more}
+        environment.pop("NO_COLOR" if not more else "", None)
+        command = [sys.executable, "-m", "nanobot_tools.cli", "servers", "--config", str(path)]
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, stdout=terminal, stderr=terminal, env=environment, timeout=60
+        )
+        os.close(terminal)
+        with open(controller, "rb", buffering=0) as output:
+            text = output.read(65536).decode()
+        assert done.returncode == 0, text
+        return text
+
+    assert "\x1b[" in shown()
+    assert "\x1b[" not in shown(**variables)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of Unix")
+def test_an_interrupt_ends_a_call_and_its_server_without_a_traceback(tmp_path: Path) -> None:
+    pid, called = tmp_path / "pid", tmp_path / "called"
+    change = f"""
+        import os, pathlib
+        pathlib.Path({str(pid)!r}).write_text(str(os.getpid()))
+        schema, sleep = server._tools["sleep"]
+        def run(*arguments):
+            pathlib.Path({str(called)!r}).touch()
+            return sleep(*arguments)
+        server._tools["sleep"] = (schema, run)
+    """
+    path = configuration(tmp_path, echo=variant(tmp_path, change))
+    options = ["call", "mcp_echo_sleep", "seconds=50", "--config", str(path)]
+    command = [sys.executable, "-m", "nanobot_tools.cli", *options]
+    with subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as running:
+        deadline = time.monotonic() + 60
+        while not called.exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        running.send_signal(signal.SIGINT)
+        out, err = running.communicate(timeout=60)
+    assert running.returncode != 0
+    assert "Traceback" not in out + err
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pid.read_text()), 0)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="pipes of Unix")
+def test_a_reader_that_goes_away_is_no_error_to_see(tmp_path: Path) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "nanobot_tools.cli", "tools", "--no-servers", "--json"]
+    done = subprocess.run(
+        command, stdin=subprocess.DEVNULL, stdout=writer, stderr=subprocess.PIPE, timeout=60
+    )
+    os.close(writer)
+    assert b"Traceback" not in done.stderr
 
 
 def test_users_see_no_traceback_and_scripts_the_exit_status(tmp_path: Path) -> None:

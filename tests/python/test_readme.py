@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from nanobot_tools.cli import app
+from typer.main import get_command
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "docs/testing.md"]
@@ -63,6 +65,10 @@ def test_console_blocks_hold_commands_that_exist() -> None:
         program, *arguments = command.split()
         if program == "make":
             assert set(arguments) <= targets()
+        elif program == "nanobot-tools":
+            known = get_command(app).commands[arguments[0]]
+            options = {option for parameter in known.params for option in parameter.opts}
+            assert {argument for argument in arguments if argument.startswith("--")} <= options
         else:
             assert command == "pip install ."
 

@@ -62,8 +62,10 @@ def server_names(context: typer.Context, incomplete: str) -> list[str]:
     """The servers of the configuration, for the completion of a shell."""
     from . import _config
 
+    # Some versions of typer have it as text here.
+    named: str | Path | None = context.params.get("config")
     try:
-        servers = _config.read(context.params.get("config")).servers
+        servers = _config.read(Path(named) if named else None).servers
     except CommandError:
         # Whoever runs the command is told what is wrong; completion must not write into the line.
         return []
