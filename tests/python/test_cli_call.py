@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -84,6 +87,8 @@ def test_repeated_calls_are_measured(config: Path) -> None:
     assert done.out == "x\n"
     assert done.err.startswith("20 calls, 4 at once, in ")
     assert all(word in done.err for word in ("calls/s", "p50", "p95", "max"))
+    few = nbtools("call", "mcp_echo_echo", "text=x", "--repeat", 2, "--parallel", 4, "--config", config)
+    assert few.err.startswith("2 calls, 2 at once, in ")
     found = nbtools(
         "call", "mcp_echo_sleep", "seconds=0.1", "--parallel", 3, "--config", config, "--json"
     ).json["measured"]
@@ -129,6 +134,23 @@ def test_a_result_is_piped_as_it_is_and_without_progress(tmp_path: Path) -> None
     done = process("call", "mcp_echo_echo", "--args", "-", "--config", path, stdin=arguments)
     assert (done.out, done.err) == ("a\x1b[1mb\n", "")
     assert process("call", "mcp_echo_sleep", "seconds=0.2", "--config", path).err == ""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a terminal of Unix")
+def test_progress_is_a_bar_on_a_terminal_and_stays_out_of_the_result(tmp_path: Path) -> None:
+    controller, terminal = os.openpty()
+    options = ["call", "mcp_echo_sleep", "seconds=0.5", "--config", str(configuration(tmp_path))]
+    done = subprocess.run(
+        [sys.executable, "-m", "nanobot_tools.cli", *options],
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=terminal, timeout=60,
+        env={**os.environ, "TERM": "xterm"},
+    )  # fmt: skip
+    os.close(terminal)
+    with open(controller, "rb", buffering=0) as output:
+        shown = output.read(1 << 20).decode()
+    assert done.stdout == b"slept 0.5 s\n"
+    assert "mcp_echo_sleep" in shown
+    assert "━" in shown
 
 
 def test_percentiles_are_values_that_were_measured() -> None:

@@ -126,6 +126,9 @@ def test_two_servers_with_the_same_names_are_found(tmp_path: Path) -> None:
     done = nbtools("doctor", "--config", path, "--json", status=1)
     assert "is also a tool of a b" in next(detail(done, "names", "a_b"))["detail"]
     assert all("disabledTools" in text for text in done.json["findings"] if "also a tool" in text)
+    path = configuration(tmp_path, **{"a b": echo(), "a_b": {**echo(), "disabledTools": ["*"]}})
+    done = nbtools("doctor", "--config", path, "--json")
+    assert next(detail(done, "lists", "a_b"))["detail"] == "4 tools (4 not offered)"
 
 
 def test_a_list_that_fails_and_a_server_that_does_not_answer_are_found(tmp_path: Path) -> None:

@@ -76,6 +76,8 @@ def test_data_is_stored_on_request_and_nothing_is_overwritten(config: Path, tmp_
     target = tmp_path / "b.png"
     nbtools("resources", "read", "doc://b", "--config", config, "--output", target)
     assert target.read_bytes() == b"PNG data"
+    as_json = nbtools("resources", "read", "doc://b", "--config", config, "-o", target, "--force", "--json")
+    assert as_json.json["contents"][0]["mimeType"] == "image/png"
     again = ("resources", "read", "doc://a", "--config", config, "--output", target)
     assert "--force overwrites it" in nbtools(*again, status=2).err
     nbtools(*again, "--force")

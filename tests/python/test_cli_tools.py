@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
 import pytest
-from command_line import configuration, nbtools, variant
+from command_line import configuration, nbtools, process, variant
 from mcp_servers import echo
+from under_nanobot import PACKAGE, distribution
 
 NATIVE = {"grep", "find_files"}
 
@@ -92,3 +94,15 @@ def test_one_that_is_slow_is_waited_for_no_longer_than_asked(tmp_path: Path) -> 
     path = configuration(tmp_path, slow=slow)
     done = nbtools("tools", "--config", path, "--timeout", "0.3", status=1)
     assert "MCP server slow: it is still connecting after the time that it was given" in done.err
+
+
+def test_a_faulty_plugin_is_named_on_stderr_and_costs_only_itself(tmp_path: Path) -> None:
+    folder = distribution(
+        tmp_path / "site", "some-plugin", {"nanobot.tools": {"broken": "some_tools:missing"}},
+        some_tools="NUMBER = 5",
+    )  # fmt: skip
+    search = os.pathsep.join([str(folder), str(PACKAGE)])
+    done = process("tools", "--no-servers", PYTHONPATH=search)
+    assert "grep" in done.out
+    assert "broken" in done.err
+    assert "Traceback" not in done.err

@@ -192,8 +192,12 @@ async def _examine(
         if text not in told:
             found.append(Check(name, "handshake", False, text, "tell the author of the server"))
     try:
-        lists[name] = await connection.list_tools() if "tools" in connection.capabilities else []
-        counts = [f"{len(lists[name])} tools"]
+        listed = await connection.list_tools() if "tools" in connection.capabilities else []
+        # What enabledTools and disabledTools keep back is no model's concern.
+        offered = {getattr(tool, "_original_name", None) for tool in connection.tools}
+        lists[name] = [tool for tool in listed if tool.get("name") in offered]
+        hidden = len(listed) - len(lists[name])
+        counts = [f"{len(listed)} tools{f' ({hidden} not offered)' if hidden else ''}"]
         for kind in ("resources", "prompts"):
             if kind in connection.capabilities:
                 items = await getattr(connection, f"list_{kind}")()

@@ -35,7 +35,10 @@ def call(
         str | None,
         typer.Option(metavar="JSON", help="Its arguments as a JSON object; - reads it from stdin."),
     ] = None,
-    repeat: Annotated[int, typer.Option(min=1, help="How often it is called.")] = 1,
+    repeat: Annotated[
+        int | None,
+        typer.Option(min=1, help="How often it is called; as often as --parallel says by default."),
+    ] = None,
     parallel: Annotated[int, typer.Option(min=1, help="How many of the calls run at once.")] = 1,
     timeout: Annotated[
         float | None,
@@ -69,7 +72,7 @@ def call(
         overrides.update(tool_timeout=timeout, tool_timeouts={})
     if artifacts is not None:
         overrides["artifacts"] = str(artifacts.resolve())
-    count = max(repeat, parallel)
+    count = repeat if repeat is not None else parallel
 
     async def work() -> tuple[ToolOutcome, Measured]:
         async with _session.connected(
@@ -119,7 +122,11 @@ def arguments_from(pairs: Iterable[str], text: str | None) -> dict[str, Any]:
     arguments: dict[str, Any] = {}
     if text is not None:
         where = "stdin" if text == "-" else "--args"
-        arguments = _config.parse_json(where, sys.stdin.read() if text == "-" else text)
+        try:
+            given_text = sys.stdin.read() if text == "-" else text
+        except UnicodeDecodeError as exc:
+            raise wrong(f"stdin: it is not UTF-8 (byte {exc.start})") from None
+        arguments = _config.parse_json(where, given_text)
         if not isinstance(arguments, dict):
             raise wrong(f"{where}: the arguments must be a JSON object")
     given: set[str] = set()

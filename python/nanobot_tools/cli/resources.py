@@ -13,7 +13,7 @@ import typer
 
 from . import _config
 from ._app import FAILED, OK, CommandError, Config, Json, Server, Wait, command, finish, near, wrong
-from ._output import emit, print_json, print_table, say, size
+from ._output import complain, emit, print_json, print_table, say, size
 
 if TYPE_CHECKING:
     from ..mcp import MCPConnection
@@ -62,10 +62,12 @@ def resources(
             if uri is None:
                 return await _list(session, as_json)
             name, content = await _read(session, uri)
+            if output is not None:
+                _store(content, output)
             if as_json:
                 print_json({"server": name, **content})
-            else:
-                _show(content, output)
+            elif output is None:
+                _show(content)
             return OK
 
     finish(_session.run(work()))
@@ -139,24 +141,27 @@ async def _read(session: Session, uri: str) -> tuple[str, dict[str, Any]]:
     raise CommandError(f"no server gave {uri!r}: {'; '.join(failures)}{hint}")
 
 
-def _show(content: Mapping[str, Any], output: Path | None) -> None:
-    items = [item for item in content.get("contents", []) if isinstance(item, Mapping)]
-    data = b""
-    for item in items:
-        text, blob = item.get("text"), item.get("blob")
-        if output is not None:
-            data += text.encode() if isinstance(text, str) else _decoded(blob)
-        elif isinstance(text, str):
-            emit(text)
+def _items(content: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [item for item in content.get("contents") or [] if isinstance(item, Mapping)]
+
+
+def _store(content: Mapping[str, Any], output: Path) -> None:
+    texts_and_blobs = ((item.get("text"), item.get("blob")) for item in _items(content))
+    data = b"".join(t.encode() if isinstance(t, str) else _decoded(blob) for t, blob in texts_and_blobs)
+    try:
+        output.write_bytes(data)
+    except OSError as exc:
+        raise CommandError(f"{output}: {exc.strerror or exc}") from exc
+    complain(f"{output}: {size(len(data))}")
+
+
+def _show(content: Mapping[str, Any]) -> None:
+    for item in _items(content):
+        if isinstance(item.get("text"), str):
+            emit(item["text"])
         else:
             kind = item.get("mimeType") or "data"
-            say(f"[{kind}, {size(len(_decoded(blob)))}; --output FILE stores it]")
-    if output is not None:
-        try:
-            output.write_bytes(data)
-        except OSError as exc:
-            raise CommandError(f"{output}: {exc.strerror or exc}") from exc
-        say(f"{output}: {size(len(data))}")
+            say(f"[{kind}, {size(len(_decoded(item.get('blob'))))}; --output FILE stores it]")
 
 
 def _decoded(blob: Any) -> bytes:
