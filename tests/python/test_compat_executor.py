@@ -614,9 +614,9 @@ def test_a_call_that_does_not_stop_delays_the_end_of_the_turn_but_does_not_preve
             await begun.wait()
             turn.cancel()
             (ended,) = await asyncio.gather(turn, return_exceptions=True)
+            go.set()
             assert turn.cancelled() and not through.is_set(), ended
             assert ("WARNING", "1 cancelled tool calls do not stop; the turn ends without them") in said, said
-            go.set()
             while len(asyncio.all_tasks()) > 1:
                 await asyncio.sleep(0)
             assert through.is_set()
@@ -722,6 +722,11 @@ def test_limits_hold_overall_and_for_each_server(each: UnderNanobot) -> None:
                 results, _, _ = await run(OURS, tools, calls(*asked))
                 assert results == [f"{which}{arguments['number']}" for which, arguments in asked], results
                 assert peaks == {**peaks, **expected}, (overall, per_server, peaks)
+            # Without a word from the user there is a limit that only the largest responses meet.
+            os.environ.update(NBTOOLS_MAX_CONCURRENCY="", NBTOOLS_PER_SERVER="")
+            inside, peaks = dict.fromkeys(inside, 0), dict.fromkeys(inside, 0)
+            await run(OURS, tools, calls(*[("none", {"number": i}) for i in range(70)]))
+            assert peaks["all"] == 64, peaks
             """
         )
     )

@@ -14,7 +14,7 @@ import functools
 import inspect
 import logging
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from types import ModuleType
 from typing import Any, TypeAlias
 
@@ -29,6 +29,7 @@ _log = logging.getLogger("nanobot_tools.compat")
 
 #: Result, event, and what ends the turn.
 Outcome: TypeAlias = tuple[Any, dict[str, str], BaseException | None]
+Work: TypeAlias = Callable[[Any], Coroutine[Any, Any, Outcome]]
 
 _HINT = "\n\n[Analyze the error above and try a different approach.]"
 #: Seconds that cancelled siblings get before the turn ends without them.
@@ -49,6 +50,7 @@ class Limits:
 
     def __init__(self, tools: Any, max_concurrency: int = 64, per_server: int | None = None) -> None:
         self._tools = tools
+        self._max_concurrency = max_concurrency
         self._overall = asyncio.Semaphore(max_concurrency)
         self._per_server = per_server
         self._servers: dict[str, asyncio.Semaphore] = {}
@@ -58,15 +60,18 @@ class Limits:
         """By ``NBTOOLS_MAX_CONCURRENCY`` and ``NBTOOLS_PER_SERVER``, where they are positive numbers."""
         return cls(tools, number("NBTOOLS_MAX_CONCURRENCY") or 64, number("NBTOOLS_PER_SERVER"))
 
-    async def run(self, work: Callable[[Any], Awaitable[Outcome]], call: Any) -> Outcome:
+    def can_matter(self, calls: int) -> bool:
+        """Whether so many calls may have to wait."""
+        return calls > self._max_concurrency or self._per_server is not None
+
+    async def run(self, work: Work, call: Any) -> Outcome:
         """Run a call when there is room for it."""
         # The registry is asked only if it matters: nanobot does not look a tool up here.
         server = None if self._per_server is None else _server_of(self._tools, call)
-        async with contextlib.AsyncExitStack() as room:
-            if server is not None and self._per_server is not None:
-                limit = self._servers.setdefault(server, asyncio.Semaphore(self._per_server))
-                await room.enter_async_context(limit)
-            await room.enter_async_context(self._overall)
+        if server is None or self._per_server is None:
+            async with self._overall:
+                return await work(call)
+        async with self._servers.setdefault(server, asyncio.Semaphore(self._per_server)), self._overall:
             return await work(call)
 
 
@@ -220,9 +225,7 @@ def _shortened(text: str) -> tuple[str, bool]:
     return head if is_cut else head.rstrip(), is_cut
 
 
-async def _run_all(
-    batches: Iterable[list[Any]], concurrent: bool, tools: Any, work: Callable[[Any], Awaitable[Outcome]]
-) -> list[Outcome]:
+async def _run_all(batches: Iterable[list[Any]], concurrent: bool, tools: Any, work: Work) -> list[Outcome]:
     """Run batches one after the other; outcomes in the order of the calls."""
     outcomes: list[Outcome] = []
     for batch in batches:
@@ -235,8 +238,10 @@ async def _run_all(
     return outcomes
 
 
-async def _together(batch: list[Any], tools: Any, work: Callable[[Any], Awaitable[Outcome]]) -> list[Outcome]:
+async def _together(batch: list[Any], tools: Any, work: Work) -> list[Outcome]:
     limits = Limits.from_environment(tools)
+    if limits.can_matter(len(batch)):
+        work = functools.partial(limits.run, work)
     loop = asyncio.get_running_loop()
     # The first call that raises, or None when all are through. Not asyncio.gather: it hands a cancellation
     # on and returns with the first call that obeys, so that waiting for the others meant to cancel them
@@ -254,7 +259,7 @@ async def _together(batch: list[Any], tools: Any, work: Callable[[Any], Awaitabl
 
     tasks = []
     for call in batch:
-        task = loop.create_task(limits.run(work, call))
+        task = loop.create_task(work(call))
         task.add_done_callback(done)
         tasks.append(task)
     try:
@@ -385,11 +390,11 @@ def execute_tools(original: Any, module: ModuleType) -> Any:
         if hooked:
             hooks = (hook or module.AgentHook(), context or module.AgentHookContext(iteration=0, messages=[]))
 
-        def their_way(call: Any) -> Awaitable[Outcome]:
-            outcome: Awaitable[Outcome] = self._run_tool(spec, call, *counts, *hooks)
+        async def their_way(call: Any) -> Outcome:
+            outcome: Outcome = await self._run_tool(spec, call, *counts, *hooks)
             return outcome
 
-        work: Callable[[Any], Awaitable[Outcome]] = their_way
+        work: Work = their_way
         # 0.2 has no hooks, tells of edited files on the way, and catches everything itself.
         if hooked and getattr(self._run_tool, "__func__", None) is theirs:
             work = _Turn(
