@@ -49,6 +49,14 @@ def _own_cache(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPat
     monkeypatch.setenv("NBTOOLS_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
 
 
+@pytest.fixture
+def no_configuration(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A home folder in which nothing is configured: the user's own files are of no concern."""
+    monkeypatch.delenv("NBTOOLS_CONFIG", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path))
+
+
 @pytest.fixture(scope="session")
 def reference_python() -> Path:
     """The interpreter that has nanobot-ai, the implementation to compare with."""

@@ -15,13 +15,7 @@ import pytest
 from command_line import configuration, nbtools, process, variant
 from mcp_servers import echo
 
-
-@pytest.fixture(autouse=True)
-def _no_configuration(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The user's own files are of no concern here."""
-    monkeypatch.delenv("NBTOOLS_CONFIG", raising=False)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("USERPROFILE", str(tmp_path))
+pytestmark = pytest.mark.usefixtures("no_configuration")
 
 
 def test_the_version_is_that_of_the_package() -> None:

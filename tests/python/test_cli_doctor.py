@@ -13,12 +13,7 @@ from command_line import Done, configuration, nbtools, variant
 from mcp_servers import asking, echo
 from under_nanobot import UnderNanobot
 
-
-@pytest.fixture(autouse=True)
-def _no_configuration(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.delenv("NBTOOLS_CONFIG", raising=False)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("USERPROFILE", str(tmp_path))
+pytestmark = pytest.mark.usefixtures("no_configuration")
 
 
 def steps(done: Done, server: str = "one") -> dict[str, bool]:

@@ -13,12 +13,7 @@ from under_nanobot import PACKAGE, distribution
 
 NATIVE = {"grep", "find_files"}
 
-
-@pytest.fixture(autouse=True)
-def _no_configuration(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.delenv("NBTOOLS_CONFIG", raising=False)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("USERPROFILE", str(tmp_path))
+pytestmark = pytest.mark.usefixtures("no_configuration")
 
 
 def test_own_tools_are_listed_without_a_configuration() -> None:
