@@ -44,7 +44,12 @@ BETTER = {
 #: Where nanobot by itself may end: the version, and the beginning of the step. Ours may nowhere.
 ENDS = {
     "0.2.1": ("the reload",),
-    "0.2.2": ('the answer to \'RUN {"calls": [["mcp_stdio_sleep"',),
+    # Whoever asks next may be the first to see it.
+    "0.2.2": (
+        'the answer to \'RUN {"calls": [["mcp_stdio_sleep"',
+        'the answer to \'RUN {"calls": [["mcp_stdio_echo"',
+        "the reload",
+    ),
 }
 
 _BATCH = [
