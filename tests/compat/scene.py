@@ -18,6 +18,8 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 120.0
+#: The ``toolTimeout`` that the server over stdio has once the configuration has changed.
+CHANGED_LIMIT = 3
 
 _WEB_SERVER = """
 import asyncio, sys
@@ -33,9 +35,7 @@ async def echo(text: str) -> str:
 server.run(transport=sys.argv[1])
 """
 
-#: nanobot reloads its servers at the request of its web interface. Here a tool makes the same request.
 _THEIRS = """
-import asyncio, gc, json, pathlib
 from nanobot.agent.tools.base import Tool
 
 class Shout(Tool):
@@ -46,37 +46,6 @@ class Shout(Tool):
 
     async def execute(self, text):
         return text.upper()
-
-class Reload(Tool):
-    name = "hot_reload"
-    description = "Reload the MCP servers once this turn is over."
-    parameters = {"type": "object", "properties": {}}
-    tasks = set()
-
-    def __init__(self, bus=None):
-        self.bus = bus
-
-    @classmethod
-    def create(cls, ctx):
-        return cls(getattr(ctx, "bus", None))
-
-    async def execute(self):
-        task = asyncio.get_running_loop().create_task(self.reload())
-        self.tasks.add(task)
-        return "asked"
-
-    async def reload(self):
-        await asyncio.sleep(1)
-        from nanobot.agent.tools import mcp
-        try:
-            if hasattr(mcp, "MCPProvider"):
-                provider = next(each for each in gc.get_objects() if isinstance(each, mcp.MCPProvider))
-                result = await provider.reload()
-            else:
-                result = await mcp.request_mcp_reload(self.bus, timeout=60)
-        except Exception as exc:
-            result = {"ok": False, "error": repr(exc)}
-        pathlib.Path.home().joinpath("reloaded.json").write_text(json.dumps(result))
 """
 _OURS = """
 from nanobot_tools import Tool
@@ -124,12 +93,16 @@ class Scene:
         python: The interpreter that has nanobot.
         model: The base URL of the endpoint.
         with_us: Whether the package is there.
+        installed: Whether it is there because it is installed; otherwise it is put on the path.
     """
 
-    def __init__(self, folder: Path, python: Path, model: str, *, with_us: bool) -> None:
+    def __init__(
+        self, folder: Path, python: Path, model: str, *, with_us: bool, installed: bool = False
+    ) -> None:
         self.home = folder / "home"
         self.python = python
         self.with_us = with_us
+        self._on_path = with_us and not installed
         self.port = free_port()
         self._model = model
         self._site = folder / "site"
@@ -140,12 +113,13 @@ class Scene:
         workspace = self.home / "workspace"
         workspace.mkdir(parents=True)
         (workspace / "note.txt").write_text("a note\n", encoding="utf-8")
-        points = {"theirs": "theirs_plugin:Shout", "reload": "theirs_plugin:Reload"}
+        points = {"theirs": "theirs_plugin:Shout"}
         self._distribution("theirs-plugin", {"nanobot.tools": points}, theirs_plugin=_THEIRS)
         if self.with_us:
             self._distribution(
                 "ours-plugin", {"nanobot.tools": {"ours": "ours_plugin:Shout"}}, ours_plugin=_OURS
             )
+        if self._on_path:
             door = {"nanobot_tools": "nanobot_tools.compat.activate:entry_point"}
             self._distribution("nanobot-tools", {"nanobot.tools": door})
         try:
@@ -185,7 +159,7 @@ class Scene:
             if not key.startswith(("NBTOOLS", "NANOBOT", "OPENAI", "VIRTUAL_ENV"))
             and "proxy" not in key.lower()
         }
-        path = [str(self._site), *([str(ROOT / "python")] if self.with_us else [])]
+        path = [str(self._site), *([str(ROOT / "python")] if self._on_path else [])]
         return {
             **kept,
             "HOME": str(self.home),
@@ -198,7 +172,7 @@ class Scene:
         script = ROOT / "python/nanobot_tools/testing/echo_server.py"
         stdio = {"command": str(self.python), "args": [str(script)]}
         servers: dict[str, Any] = {
-            "stdio": {**stdio, "toolTimeout": 50 if changed else 40},
+            "stdio": {**stdio, "toolTimeout": CHANGED_LIMIT if changed else 40},
             "web": {"type": "streamableHttp", "url": self._web["streamable-http"][0]},
         }
         servers["extra" if changed else "old"] = (

@@ -8,13 +8,14 @@ import os
 import signal
 import subprocess
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from endpoint import Endpoint
-from scene import PATIENCE, Scene, running, wait_for
+from scene import CHANGED_LIMIT, PATIENCE, Scene, running, wait_for
 
 HERE = Path(__file__).resolve().parent
 
@@ -40,15 +41,16 @@ class Died(Exception):
     """nanobot has ended in the middle of a step."""
 
 
-def play(python: Path, *, with_us: bool) -> Transcript:
-    """Play the whole scene with one nanobot."""
+def play(python: Path, *, with_us: bool, installed: bool = False) -> Transcript:
+    """Play the whole scene with one nanobot; for the arguments see :class:`Scene`."""
     transcript = Transcript()
     with (
         tempfile.TemporaryDirectory(prefix="nanobot-scene-") as folder,
         contextlib.closing(Endpoint()) as model,
     ):
         log = Path(folder, "log")
-        with Scene(Path(folder), python, model.url, with_us=with_us) as scene, log.open("wb") as output:
+        play_in = Scene(Path(folder), python, model.url, with_us=with_us, installed=installed)
+        with play_in as scene, log.open("wb") as output:
             try:
                 with gateway(scene, output) as process:
                     Stage(scene, model, process, log, transcript).play()
@@ -60,7 +62,7 @@ def play(python: Path, *, with_us: bool) -> Transcript:
                 exc.add_note(log.read_text(encoding="utf-8", errors="replace")[-5000:])
                 raise
             transcript.log = log.read_text(encoding="utf-8", errors="replace")
-            transcript.facts["left over"] = wait_for_none(lambda: children(process.pid) + servers_of(scene))
+        transcript.facts["left over"] = wait_for_none(lambda: processes_of(play_in))
     return transcript
 
 
@@ -105,15 +107,14 @@ class Stage:
             "after the kill", [("mcp_stdio_echo", {"text": "again"}), ("mcp_web_echo", {"text": "too"})]
         )
         before, starts = set(servers_of(self._scene)), self._starts()
+        self._transcript.facts["servers to end at a restart"] = len(before)
         self.say("/restart", "Restarting")
         self.wait(lambda: self._starts() > starts, "the restart")
         self.wait(lambda: not before & set(servers_of(self._scene)), "the end of the servers at a restart")
         self.turn("after the restart", batch)
         kept = servers_of(self._scene)
         self._scene.configure(changed=True)
-        self.turn("asking for a reload", [("hot_reload", {})])
-        file = self._scene.home / "reloaded.json"
-        result = json.loads(self.wait(lambda: file.exists() and file.read_text(), "the reload"))
+        result = json.loads(self.run_script("the reload", "reload.py", "web"))
         self._transcript.facts["reload"] = {
             key: result.get(key) for key in ("ok", "added", "changed", "removed", "connected", "failed")
         }
@@ -125,6 +126,7 @@ class Stage:
                 ("mcp_old_echo", {"text": "h"}),
             ],
         )
+        self.turn("after a limit was changed", [("mcp_stdio_sleep", {"seconds": CHANGED_LIMIT + 20})])
         self._transcript.facts["process kept over a reload"] = bool(set(kept) & set(servers_of(self._scene)))
         self._transcript.facts["tools"] = sorted(
             name for name in self._model.offered if name.startswith(("mcp_", "theirs", "ours"))
@@ -171,45 +173,65 @@ class Stage:
             done()
 
     @contextlib.contextmanager
-    def saying(self, message: str, expected: str) -> Iterator[Any]:
+    def saying(self, message: str, expected: str) -> Iterator[Callable[[], str]]:
         """Say something; what is given waits for the answer."""
-        command = [self._scene.python, str(HERE / "chat.py"), str(self._scene.port), message, expected]
-        environment = self._scene.environment()
-        with running(command, environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
+        with self._script(f"the answer to {message[:60]!r}", "chat.py", message, expected) as done:
+            yield done
 
-            def done() -> None:
-                out, _ = process.communicate(timeout=PATIENCE * 2)
+    def run_script(self, what: str, name: str, *arguments: str) -> str:
+        """Run a script beside this one that talks to nanobot; its output."""
+        with self._script(what, name, *arguments) as done:
+            return done()
+
+    @contextlib.contextmanager
+    def _script(self, what: str, name: str, *arguments: str) -> Iterator[Callable[[], str]]:
+        command = [self._scene.python, str(HERE / name), str(self._scene.port), *arguments]
+        environment = self._scene.environment()
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        with running(command, environment, **pipes) as process:
+
+            def done() -> str:
+                out, error = self._communicate(process, what)
                 if not process.returncode:
-                    return
+                    return out.decode()
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     self._process.wait(10)
-                    raise Died(f"the answer to {message[:60]!r}")
-                raise RuntimeError(f"{message[:60]!r} was not answered: {out.decode()[-2000:]}")
+                    raise Died(what)
+                raise RuntimeError(f"{what} did not come: {(out + error).decode()[-2000:]}")
 
             yield done
 
+    def _communicate(self, process: subprocess.Popen[bytes], what: str) -> tuple[bytes, bytes]:
+        """All that a script prints. One that waits for a nanobot that has ended is not waited for."""
+        deadline = time.monotonic() + PATIENCE * 2
+        while True:
+            try:
+                return process.communicate(timeout=1)
+            except subprocess.TimeoutExpired:
+                if self._process.poll() is not None:
+                    raise Died(what) from None
+                if time.monotonic() > deadline:
+                    raise
 
-def children(pid: int) -> list[int]:
-    """The processes below a process."""
+
+def processes_of(scene: Scene) -> list[int]:
+    """All processes that have the scene's home, whoever their parent is by now."""
     found = []
-    for stat in Path("/proc").glob("[0-9]*/stat"):
+    for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            state, parent = stat.read_text().rpartition(")")[2].split()[:2]
-            if int(parent) == pid and state != "Z":
-                found.append(int(stat.parent.name))
-    return found
+            if f"HOME={scene.home}\0".encode() in (folder / "environ").read_bytes():
+                found.append(int(folder.name))
+    return sorted(found)
 
 
 def servers_of(scene: Scene) -> list[int]:
     """The servers over stdio that run in a scene."""
     found = []
-    for folder in Path("/proc").glob("[0-9]*"):
+    for pid in processes_of(scene):
         with contextlib.suppress(OSError):
-            command = (folder / "cmdline").read_bytes()
-            environment = (folder / "environ").read_bytes()
-            if b"echo_server.py" in command and f"HOME={scene.home}\0".encode() in environment:
-                found.append(int(folder.name))
-    return sorted(found)
+            if b"echo_server.py" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                found.append(pid)
+    return found
 
 
 def wait_for_none(find: Any) -> list[int]:
