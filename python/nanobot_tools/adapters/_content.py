@@ -12,15 +12,6 @@ from ..registry import ToolRegistry
 from ..schema import normalize_schema
 
 
-def field(value: Any, *names: str) -> Any:
-    """The first of these fields that an object or a dict has and that is not ``None``."""
-    for name in names:
-        found = value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
-        if found is not None:
-            return found
-    return None
-
-
 def items(value: Any) -> list[Any]:
     """A list of things: the list itself, nothing for ``None``, or the one thing that there is."""
     if value is None:

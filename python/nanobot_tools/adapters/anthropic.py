@@ -12,9 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from .._field import field
 from .._native import ToolCall, ToolOutcome
 from ..registry import ToolRegistry
-from ._content import Part, described, field, items, parts
+from ._content import Part, described, items, parts
 
 __all__ = ["tool_calls", "tool_results", "tools"]
 

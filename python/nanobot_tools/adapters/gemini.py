@@ -15,9 +15,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from .._field import field
 from .._native import ToolCall, ToolOutcome
 from ..registry import ToolRegistry
-from ._content import described, field, items, parts
+from ._content import described, items, parts
 
 __all__ = ["function_declarations", "function_responses", "tool_calls", "tools"]
 

@@ -16,9 +16,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from .._field import field
 from .._native import ToolCall, ToolOutcome
 from ..registry import ToolRegistry
-from ._content import Part, data_url, described, field, items, parts
+from ._content import Part, data_url, described, items, parts
 
 __all__ = ["chat_tools", "function_call_outputs", "responses_tools", "tool_calls", "tool_messages"]
 

@@ -19,6 +19,7 @@ from ..errors import ConfigError
 from ..mcp import MCPPromptWrapper, MCPResourceWrapper, MCPToolWrapper, _foreign_render
 from ..mcp._connection import MCPConnection
 from ..mcp._entry import plain_entry
+from ..mcp._provider import RUNTIME
 from ..mcp.wrappers import ask_session
 from . import _options
 from ._pool import Connection, Pool, find_pool, pool_of, reloading
@@ -39,16 +40,6 @@ __all__ = [
 _log = logging.getLogger("nanobot_tools.mcp")
 
 _HTTP = ("sse", "streamableHttp")
-
-#: What nanobot's provider says of a server, by the state of ours.
-_RUNTIME = {
-    "ready": "connected",
-    "cached": "connected",
-    "recipe": "connecting",
-    "connecting": "connecting",
-    "reconnecting": "connecting",
-    "lost": "failed",
-}
 
 
 def _wrappers(module: ModuleType) -> Mapping[str, Any]:
@@ -308,7 +299,7 @@ def runtime_status(original: Any, module: ModuleType) -> Any:
         for name in statuses if pool is not None else ():
             one: MCPConnection | None = pool.get(name)  # type: ignore[union-attr]
             if one is not None:
-                statuses[name] = _RUNTIME.get(one.state, statuses[name])
+                statuses[name] = RUNTIME.get(one.state, statuses[name])
         return statuses
 
     return runtime_status

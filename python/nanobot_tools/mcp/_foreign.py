@@ -13,13 +13,14 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from typing import Any
 
+from .._field import field
 from ..base import ToolResult
 from ..errors import NanobotToolsError
 
-__all__ = ["Failed", "ask", "field"]
+__all__ = ["Failed", "ask"]
 
 _log = logging.getLogger("nanobot_tools.mcp")
 
@@ -136,12 +137,3 @@ def _said(exc: BaseException) -> str:
     if isinstance(exc, NanobotToolsError):
         return str(exc)
     return type(exc).__name__
-
-
-def field(value: Any, *names: str) -> Any:
-    """The first of these keys or attributes that is there and not null."""
-    for name in names:
-        found = value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
-        if found is not None:
-            return found
-    return None

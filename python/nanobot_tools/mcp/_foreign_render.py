@@ -13,7 +13,7 @@ import base64
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ._foreign import field
+from .._field import field
 
 __all__ = ["call_result", "prompt_result", "resource_result"]
 

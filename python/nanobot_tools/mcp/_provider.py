@@ -24,7 +24,8 @@ MCPRuntimeStatus = Literal["connected", "connecting", "failed"]
 ServerLoader = Callable[[], Mapping[str, Any]]
 StateCallback = Callable[[str, str, str | None], object | Awaitable[object]]
 
-_RUNTIME: dict[str, MCPRuntimeStatus] = {
+#: What nanobot calls each state of a server; of a disabled one, or one that wants to know who asks, nothing.
+RUNTIME: dict[str, MCPRuntimeStatus] = {
     "ready": "connected",
     "cached": "connected",
     "recipe": "connecting",
@@ -118,7 +119,7 @@ class MCPProvider:
         for name in self._servers:
             one = self._fleet.get(name)
             if one is not None:
-                status = _RUNTIME.get(one.state)
+                status = RUNTIME.get(one.state)
                 if status is not None:
                     statuses[name] = status
             elif self._fleet.fault(name) is not None:

@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 from .. import _native
+from .._field import field
 from .._native import CompiledSchema, MCPRenderer, NativeTool
 from .._native_tool import run_native
 from ..base import Tool, ToolResult, _compiled, _describes_object
 from ..schema import normalize_schema
 from . import _foreign_render
-from ._foreign import Failed, ask, field
+from ._foreign import Failed, ask
 
 __all__ = ["MCPPromptWrapper", "MCPResourceWrapper", "MCPToolWrapper"]
 
