@@ -13,14 +13,15 @@ import contextlib
 import functools
 import inspect
 import logging
-import os
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from types import ModuleType
 from typing import Any, TypeAlias
 
 from .. import _dispatch
 from ..base import Tool
+from ._graft import parameters
+from ._settings import number
 
 __all__ = ["Limits", "execute_tool_calls", "execute_tools"]
 
@@ -28,11 +29,13 @@ _log = logging.getLogger("nanobot_tools.compat")
 
 #: Result, event, and what ends the turn.
 Outcome: TypeAlias = tuple[Any, dict[str, str], BaseException | None]
+Work: TypeAlias = Callable[[Any], Coroutine[Any, Any, Outcome]]
 
 _HINT = "\n\n[Analyze the error above and try a different approach.]"
 #: Seconds that cancelled siblings get before the turn ends without them.
 GRACE = 5.0
 _DETAIL = 120
+_VIOLATION = "raw_text, soft_payload, event, tool_call, workspace_violation_counts"
 _VISIBLE = re.compile(r"\S")
 
 
@@ -40,33 +43,36 @@ class Limits:
     """How many calls of one batch run at once.
 
     Args:
+        tools: The registry that says which server a tool is of.
         max_concurrency: Of all of them.
         per_server: Of those of one MCP server; ``None`` is no limit.
     """
 
-    def __init__(self, max_concurrency: int = 64, per_server: int | None = None) -> None:
+    def __init__(self, tools: Any, max_concurrency: int = 64, per_server: int | None = None) -> None:
+        self._tools = tools
+        self._max_concurrency = max_concurrency
         self._overall = asyncio.Semaphore(max_concurrency)
         self._per_server = per_server
         self._servers: dict[str, asyncio.Semaphore] = {}
 
     @classmethod
-    def from_environment(cls) -> Limits:
+    def from_environment(cls, tools: Any) -> Limits:
         """By ``NBTOOLS_MAX_CONCURRENCY`` and ``NBTOOLS_PER_SERVER``, where they are positive numbers."""
-        return cls(_number("NBTOOLS_MAX_CONCURRENCY") or 64, _number("NBTOOLS_PER_SERVER"))
+        return cls(tools, number("NBTOOLS_MAX_CONCURRENCY") or 64, number("NBTOOLS_PER_SERVER"))
 
-    async def run(self, server: str | None, work: Callable[[], Awaitable[Outcome]]) -> Outcome:
+    def can_matter(self, calls: int) -> bool:
+        """Whether so many calls may have to wait."""
+        return calls > self._max_concurrency or self._per_server is not None
+
+    async def run(self, work: Work, call: Any) -> Outcome:
         """Run a call when there is room for it."""
-        async with contextlib.AsyncExitStack() as room:
-            if server is not None and self._per_server is not None:
-                limit = self._servers.setdefault(server, asyncio.Semaphore(self._per_server))
-                await room.enter_async_context(limit)
-            await room.enter_async_context(self._overall)
-            return await work()
-
-
-def _number(variable: str) -> int | None:
-    value = os.environ.get(variable, "")
-    return int(value) if value.isascii() and value.isdigit() and int(value) > 0 else None
+        # The registry is asked only if it matters: nanobot does not look a tool up here.
+        server = None if self._per_server is None else _server_of(self._tools, call)
+        if server is None or self._per_server is None:
+            async with self._overall:
+                return await work(call)
+        async with self._servers.setdefault(server, asyncio.Semaphore(self._per_server)), self._overall:
+            return await work(call)
 
 
 class _Turn:
@@ -79,7 +85,8 @@ class _Turn:
         lookups: nanobot's counts of repeated lookups, and ``violations`` of attempts to leave the workspace.
         classify: nanobot's ``_classify_violation``, called with keywords.
         reading: Makes a context for a call, given the call.
-        hints: Whether the text of an exception ends with the retry hint (since 0.3.5).
+        hints: Adds the retry hint to an error's text.
+        hints_raised: Whether that of an exception gets it as well (since 0.3.5).
         fatal: Whether an error ends the turn (before 0.3.5).
     """
 
@@ -94,7 +101,8 @@ class _Turn:
         *,
         classify: Callable[..., Any],
         reading: Callable[[Any], contextlib.AbstractContextManager[Any]] | None,
-        hints: bool,
+        hints: Callable[[Any], Any],
+        hints_raised: bool,
         fatal: bool,
     ) -> None:
         self._module = module
@@ -106,6 +114,7 @@ class _Turn:
         self._classify = classify
         self._reading = reading
         self._hints = hints
+        self._hints_raised = hints_raised
         self._fatal = fatal
 
     async def call(self, call: Any) -> Outcome:
@@ -113,11 +122,11 @@ class _Turn:
         blocked = self._module.repeated_external_lookup_error(call.name, call.arguments, self._lookups)
         if blocked:
             event = _event(call, "error", "repeated external lookup blocked")
-            return _hinted(blocked), event, self._ends(RuntimeError(blocked))
+            return self._hints(blocked), event, self._ends(RuntimeError(blocked))
         tool, params, refused = self._prepared(call)
         if refused:
             detail = refused.split(": ", 1)[-1][:_DETAIL]
-            return self._failed(call, refused, _hinted(refused), detail, RuntimeError(refused))
+            return self._failed(call, refused, self._hints(refused), detail, RuntimeError(refused))
         await self._hook.before_execute_tool(self._context, call, tool, params)
         try:
             with self._reading(call) if self._reading is not None else contextlib.nullcontext():
@@ -131,13 +140,17 @@ class _Turn:
             kept = _dispatch.contained(exc)
             if kept is exc and not isinstance(exc, Exception):
                 raise
+            if _is_cancellation(exc):
+                raise asyncio.CancelledError from exc
             await self._hook.on_execute_tool_error(self._context, call, tool, params, kept)
             payload = f"Error: {type(exc).__name__}: {exc}"
-            return self._failed(call, str(exc), _hinted(payload) if self._hints else payload, str(exc), kept)
+            if self._hints_raised:
+                payload = self._hints(payload)
+            return self._failed(call, str(exc), payload, str(exc), kept)
         if self._is_error(call.name, result):
             await self._hook.on_execute_tool_error(self._context, call, tool, params, result)
             detail, _ = _shortened(result)
-            return self._failed(call, result, _hinted(result), detail, RuntimeError(result))
+            return self._failed(call, result, self._hints(result), detail, RuntimeError(result))
         await self._hook.after_execute_tool(self._context, call, tool, params, result)
         detail, is_cut = _shortened("" if result is None else str(result))
         return result, _event(call, "ok", f"{detail}..." if is_cut else detail or "(empty)"), None
@@ -190,8 +203,15 @@ def _event(call: Any, status: str, detail: str) -> dict[str, str]:
     return {"name": call.name, "status": status, "detail": detail}
 
 
-def _hinted(payload: Any) -> Any:
-    return payload if payload.endswith(_HINT) else payload + _HINT
+def _is_cancellation(exc: BaseException) -> bool:
+    """Whether this is how a group of tasks says that it was cancelled, from outside."""
+    task = asyncio.current_task()
+    return (
+        isinstance(exc, BaseExceptionGroup)
+        and exc.subgroup(asyncio.CancelledError) is not None
+        and task is not None
+        and task.cancelling() > 0
+    )
 
 
 def _shortened(text: str) -> tuple[str, bool]:
@@ -205,9 +225,7 @@ def _shortened(text: str) -> tuple[str, bool]:
     return head if is_cut else head.rstrip(), is_cut
 
 
-async def _run_all(
-    batches: Iterable[list[Any]], concurrent: bool, tools: Any, work: Callable[[Any], Awaitable[Outcome]]
-) -> list[Outcome]:
+async def _run_all(batches: Iterable[list[Any]], concurrent: bool, tools: Any, work: Work) -> list[Outcome]:
     """Run batches one after the other; outcomes in the order of the calls."""
     outcomes: list[Outcome] = []
     for batch in batches:
@@ -220,26 +238,46 @@ async def _run_all(
     return outcomes
 
 
-async def _together(batch: list[Any], tools: Any, work: Callable[[Any], Awaitable[Outcome]]) -> list[Outcome]:
-    limits = Limits.from_environment()
+async def _together(batch: list[Any], tools: Any, work: Work) -> list[Outcome]:
+    limits = Limits.from_environment(tools)
+    if limits.can_matter(len(batch)):
+        work = functools.partial(limits.run, work)
     loop = asyncio.get_running_loop()
-    tasks = [
-        loop.create_task(limits.run(_server_of(tools, call), functools.partial(work, call))) for call in batch
-    ]
+    # The first call that raises, or None when all are through. Not asyncio.gather: it hands a cancellation
+    # on and returns with the first call that obeys, so that waiting for the others meant to cancel them
+    # again, in the middle of their cleaning up.
+    ended: asyncio.Future[asyncio.Task[Outcome] | None] = loop.create_future()
+    left = len(batch)
+
+    def done(task: asyncio.Task[Outcome]) -> None:
+        nonlocal left
+        left -= 1
+        # Asked for in any case: only the first exception is raised, and asyncio complains of unseen ones.
+        has_failed = task.cancelled() or task.exception() is not None
+        if (has_failed or not left) and not ended.done():
+            ended.set_result(task if has_failed else None)
+
+    tasks = []
+    for call in batch:
+        task = loop.create_task(work(call))
+        task.add_done_callback(done)
+        tasks.append(task)
     try:
-        return list(await asyncio.gather(*tasks))
+        failed = await ended
+        return [task.result() for task in (tasks if failed is None else [failed])]
     except BaseException:
-        running = [task for task in tasks if not task.done()]
-        for task in running:
-            task.cancel()
-        if running:
-            _, stuck = await asyncio.wait(running, timeout=GRACE)
-            if stuck:
-                _log.warning("%d cancelled tool calls do not stop; the turn ends without them", len(stuck))
-        for task in tasks:
-            if task.done() and not task.cancelled():
-                task.exception()  # The first one is raised; asyncio need not complain of the others.
+        await _stop(tasks)
         raise
+
+
+async def _stop(tasks: list[asyncio.Task[Outcome]]) -> None:
+    running = [task for task in tasks if not task.done()]
+    for task in running:
+        task.cancel()
+    if running:
+        _, stuck = await asyncio.wait(running, timeout=GRACE)
+        if stuck:
+            _log.warning("%d cancelled tool calls do not stop; the turn ends without them", len(stuck))
 
 
 def _server_of(tools: Any, call: Any) -> str | None:
@@ -248,11 +286,34 @@ def _server_of(tools: Any, call: Any) -> str | None:
     return server if isinstance(server, str) else None
 
 
+def _check(owner: Any, **wanted: str) -> None:
+    """Refuse to begin, rather than fail in every turn, where a helper of nanobot's is not as expected.
+
+    Args:
+        owner: Where the helpers are.
+        wanted: Name -> parameters; empty for any.
+    """
+    for name, expected in wanted.items():
+        helper = getattr(owner, name)
+        looks = parameters(helper) if expected else ""
+        if looks != expected:
+            raise TypeError(f"the parameters of {name} are ({looks}), where ({expected}) is expected")
+
+
 # -- the two shapes --------------------------------------------------------------------------------------
 
 
 def execute_tool_calls(original: Any, module: ModuleType) -> Any:
     """For ``execution.execute_tool_calls`` (0.3.5)."""
+    _check(
+        module,
+        _classify_violation=f"*, {_VIOLATION}",
+        _partition_tool_batches="tools, tool_calls, *, concurrent",
+        _with_retry_hint="payload",
+        repeated_external_lookup_error="tool_name, arguments, seen_counts",
+        is_tool_error_result="result",
+        file_read_context="call_id, tool_results",
+    )
 
     @functools.wraps(original)
     async def execute_tool_calls(
@@ -281,7 +342,8 @@ def execute_tool_calls(original: Any, module: ModuleType) -> Any:
 
         turn = _Turn(
             module, tools, hook, context, external_lookup_counts, workspace_violation_counts,
-            classify=module._classify_violation, reading=reading, hints=True, fatal=False,
+            classify=module._classify_violation, reading=reading, hints=module._with_retry_hint,
+            hints_raised=True, fatal=False,
         )  # fmt: skip
         batches = module._partition_tool_batches(tools, tool_calls, concurrent=concurrent)
         outcomes = await _run_all(batches, concurrent, tools, turn.call)
@@ -303,7 +365,15 @@ def _read_results(messages: Iterable[Mapping[str, Any]], compacted: Iterable[str
 def execute_tools(original: Any, module: ModuleType) -> Any:
     """For ``AgentRunner._execute_tools`` (before 0.3.5)."""
     theirs = module.AgentRunner._run_tool
+    _check(module.AgentRunner, _partition_tool_batches="self, spec, tool_calls")
     hooked = "hook" in _parameters(original)
+    if hooked:
+        _check(module, AgentHook="", AgentHookContext="", is_tool_error_result="")
+        _check(module, repeated_external_lookup_error="tool_name, arguments, seen_counts")
+        _check(module.AgentRunner, _classify_violation=f"self, *, {_VIOLATION}")
+
+    def hints(text: Any) -> Any:
+        return text + _HINT
 
     @functools.wraps(original)
     async def _execute_tools(
@@ -320,16 +390,16 @@ def execute_tools(original: Any, module: ModuleType) -> Any:
         if hooked:
             hooks = (hook or module.AgentHook(), context or module.AgentHookContext(iteration=0, messages=[]))
 
-        def their_way(call: Any) -> Awaitable[Outcome]:
-            outcome: Awaitable[Outcome] = self._run_tool(spec, call, *counts, *hooks)
+        async def their_way(call: Any) -> Outcome:
+            outcome: Outcome = await self._run_tool(spec, call, *counts, *hooks)
             return outcome
 
-        work: Callable[[Any], Awaitable[Outcome]] = their_way
+        work: Work = their_way
         # 0.2 has no hooks, tells of edited files on the way, and catches everything itself.
-        if hooked and type(self)._run_tool is theirs:
+        if hooked and getattr(self._run_tool, "__func__", None) is theirs:
             work = _Turn(
                 module, spec.tools, hooks[0], hooks[1], *counts, classify=self._classify_violation,
-                reading=None, hints=False, fatal=spec.fail_on_tool_error,
+                reading=None, hints=hints, hints_raised=False, fatal=spec.fail_on_tool_error,
             ).call  # fmt: skip
         batches = self._partition_tool_batches(spec, tool_calls)
         outcomes = await _run_all(batches, spec.concurrent_tools, spec.tools, work)
