@@ -515,6 +515,46 @@ def test_real_tools_of_nanobot_behave_the_same(nanobot: UnderNanobot) -> None:
     )
 
 
+def test_a_whole_turn_of_nanobots_runner_ends_with_the_same_messages(nanobot: UnderNanobot) -> None:
+    nanobot.run(
+        program(
+            """
+            from nanobot.providers.base import LLMProvider, LLMResponse
+            from nanobot.utils import helpers
+            from nanobot.agent.runner import AgentRunner, AgentRunSpec
+            from nanobot.utils.llm_runtime import LLMRuntime
+            def no_network(name):
+                raise OSError("no network in tests")
+            helpers.tiktoken.get_encoding = no_network  # downloads its tables; nanobot does without
+            class Scripted(LLMProvider):
+                def __init__(self):
+                    super().__init__(provider_name="scripted")
+                    asked = calls("text", "error", "raises", ("needs", {"number": "5"}), "unsafe", "nobody")
+                    self.answers = [LLMResponse(content=None, tool_calls=asked, finish_reason="tool_calls"), LLMResponse(content="done")]
+                async def chat(self, *args, **kwargs):
+                    return self.answers.pop(0)
+                def get_default_model(self):
+                    return "scripted"
+            async def turn(function):
+                runner.execute_tool_calls = function
+                tools = registry(
+                    Does("text", lambda **k: "fine"), Does("error", lambda **k: error("Error: no")), Does("raises", raising(ValueError("v"))),
+                    Does("needs", lambda number: f"got {number!r}", properties={"number": {"type": "integer"}}), Does("unsafe", lambda **k: None, safe=False),
+                )
+                ended = await AgentRunner().run(AgentRunSpec(
+                    initial_messages=[{"role": "user", "content": "go"}], tools=tools, runtime=LLMRuntime.capture(Scripted(), "scripted", context_window_tokens=100_000),
+                    max_iterations=3, max_tool_result_chars=1000, concurrent_tools=True))
+                return ended.messages, ended.tools_used, ended.tool_events, ended.final_content, ended.stop_reason
+            assert runner.execute_tool_calls is OURS
+            theirs, ours = asyncio.run(turn(THEIRS)), asyncio.run(turn(OURS))
+            assert theirs == ours, (theirs, ours)
+            assert ours[1] == ["text", "needs", "unsafe"] and ours[3:] == ("done", "completed"), ours
+            assert [message["tool_call_id"] for message in ours[0] if message["role"] == "tool"] == [f"call{i}" for i in range(6)]
+            """
+        )
+    )
+
+
 def test_a_hook_that_raises_takes_the_other_calls_with_it_and_waits_for_them(each: UnderNanobot) -> None:
     each.run(
         main(
