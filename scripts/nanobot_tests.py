@@ -153,8 +153,9 @@ class Suite:
                     cwd=copy, env=values, stdin=subprocess.DEVNULL, stdout=log, stderr=log, check=False,
                     timeout=ALL,
                 )  # fmt: skip
-            if not outcomes.exists():
-                raise SystemExit(f"pytest did not get to its end:\n{(folder / 'log').read_text()[-4000:]}")
+            said = (folder / "log").read_text(encoding="utf-8", errors="replace")
+            if not outcomes.exists() or "INTERNALERROR" in said:
+                raise SystemExit(f"pytest did not get to its end:\n{said[-4000:]}")
             found: dict[str, str] = json.loads(outcomes.read_text(encoding="utf-8"))
             return found
 
