@@ -851,6 +851,198 @@ def test_a_runner_that_runs_calls_its_own_way_goes_on_to(each: UnderNanobot) -> 
     )
 
 
+def test_an_exception_that_cannot_be_told_ends_no_more_than_its_call(each: UnderNanobot) -> None:
+    each.run(
+        main(
+            """
+            if not HOOKED:
+                return
+            class Mute(Exception):
+                def __str__(self):
+                    raise ValueError("no text")
+            class MutePanic(Mute, BaseException):
+                pass
+            class Panic(BaseException):
+                pass
+            class Causes(AgentHook):
+                async def on_execute_tool_error(self, context, call, tool, params, exc):
+                    causes.append((str(exc), type(exc.__cause__)))
+            causes = []
+            tools = registry(*(Does(kind.__name__, raising(kind("boom"))) for kind in (Mute, MutePanic, Panic)), Does("fine", lambda **k: "fine"))
+            results, events, _ = await run(OURS, tools, calls("fine", "Mute", "MutePanic", "Panic"), hook=Causes())
+            assert results[0] == "fine" and [event["status"] for event in events] == ["ok"] + ["error"] * 3, events
+            assert results[1].startswith("Error: Mute: <exception str() failed>"), results
+            assert events[1]["detail"] == events[2]["detail"] == "<exception str() failed>", events
+            # What is told in place of an exception leads to it.
+            assert causes == [
+                ("Mute: <exception str() failed>", Mute), ("MutePanic: <exception str() failed>", MutePanic), ("Panic: boom", Panic),
+            ], causes
+            """
+        )
+    )
+
+
+def test_an_interrupt_is_not_kept_in_a_group_either(each: UnderNanobot) -> None:
+    each.run(
+        main(
+            """
+            if not HOOKED:
+                return
+            interrupted = BaseExceptionGroup("outer", [ValueError("one"), BaseExceptionGroup("inner", [KeyboardInterrupt()])])
+            for asked in (["group"], ["group", "group"]):
+                try:
+                    await run(OURS, registry(Does("group", raising(interrupted))), calls(*asked))
+                except BaseExceptionGroup as exc:
+                    assert exc is interrupted
+                else:
+                    raise AssertionError("the interrupt was kept")
+            """
+        )
+    )
+
+
+def test_what_tests_put_in_place_of_helpers_is_called_as_nanobot_calls_it(each: UnderNanobot) -> None:
+    each.run(
+        program(
+            """
+            home = execution or runner
+            names = ["repeated_external_lookup_error", "repeated_workspace_violation_error"]
+            names += [name for name in ("is_tool_error_result", "file_read_context", "_classify_violation") if hasattr(home, name)]
+            outside = "outside allowed directory"
+            def build():
+                path = {"path": {"type": "string"}}
+                tools = [Does("read_file", raising(PermissionError(outside)), properties=path), Does("fine", lambda **k: "fine")]
+                return registry(*tools), calls(("read_file", {"path": "/x"}), "fine", ("read_file", {"path": "/y"}))
+            async def recorded(function, concurrent):
+                heard = {}
+                real = {name: getattr(home, name) for name in names}
+                for name, helper in real.items():
+                    setattr(home, name, MagicMock(side_effect=helper))
+                warned, home.logger = home.logger, MagicMock()
+                try:
+                    for _ in range(3):
+                        answered = await run(function, *build(), concurrent=concurrent, lookups=lookups, violations=violations)
+                    for name in names:
+                        heard[name] = [(len(call.args), sorted(call.kwargs), repr(call.args[:2])) for call in getattr(home, name).call_args_list]
+                        if name == "file_read_context":
+                            heard[name] = [call.args[0] for call in getattr(home, name).call_args_list]
+                    heard["logger"] = [call.args for call in home.logger.warning.call_args_list]
+                finally:
+                    home.logger = warned
+                    for name, helper in real.items():
+                        setattr(home, name, helper)
+                return heard, answered
+            for concurrent in (True, False):
+                lookups, violations = {}, {}
+                theirs = asyncio.run(recorded(THEIRS, concurrent))
+                lookups, violations = {}, {}
+                ours = asyncio.run(recorded(OURS, concurrent))
+                assert theirs == ours, (theirs, ours)
+                assert all(theirs[0].values()), theirs[0]
+            """
+        )
+    )
+
+
+def test_a_function_for_calls_that_others_replaced_is_used_and_its_exceptions_end_the_siblings(
+    each: UnderNanobot,
+) -> None:
+    each.run(
+        main(
+            """
+            import functools
+            home, name = (execution, "_execute_tool_call") if execution else (runner.AgentRunner, "_run_tool")
+            first = 0 if execution else 1
+            theirs = getattr(home, name)
+            async def bare(*args):
+                seen.append(args[first + 1].name)
+                if args[first + 1].name == "breaks":
+                    await busy.all_begun.wait()
+                    raise OSError("in the other's function")
+                return await theirs(*args)
+            wrapped = functools.wraps(theirs)(lambda *args: bare(*args))
+            for other in (bare, wrapped):
+                for is_before in (False, True):
+                    if is_before:
+                        nanobot_tools.uninstall()
+                    setattr(home, name, other)
+                    nanobot_tools.install()
+                    assert "executor" in report().active, report()
+                    function = execution.execute_tool_calls if execution else runner.AgentRunner._execute_tools
+                    assert function is not THEIRS
+                    seen, busy = [], Busy()
+                    tools = registry(Does("fine", lambda **k: "fine"), Does("busy", busy), Does("breaks", lambda **k: ""))
+                    results, _, _ = await run(function, tools, calls("fine", "fine"))
+                    assert results == ["fine", "fine"] and seen == ["fine", "fine"], (results, seen)
+                    try:
+                        await run(function, tools, calls("busy", "breaks", "busy"))
+                    except OSError as exc:
+                        assert str(exc) == "in the other's function"
+                    else:
+                        raise AssertionError("nothing was raised")
+                    assert (busy.begun, busy.cancelled, busy.cleaned) == (2, 2, 2), vars(busy)
+                    assert asyncio.all_tasks() == {asyncio.current_task()}
+                    setattr(home, name, theirs)
+                    nanobot_tools.uninstall()
+                    nanobot_tools.install()
+            """
+        )
+    )
+
+
+def test_a_setting_that_nanobot_does_not_read_need_not_be_there(each: UnderNanobot) -> None:
+    each.run(
+        main(
+            """
+            if execution is not None:
+                return
+            spec = types.SimpleNamespace(tools=registry(Does("fine", lambda **k: "fine")), concurrent_tools=True, progress_callback=None)
+            one = runner.AgentRunner.__new__(runner.AgentRunner)
+            for function in (THEIRS, OURS):
+                results, _, ends = await function(one, spec, calls("fine", "fine"), {}, {})
+                assert results == ["fine", "fine"] and ends is None
+            """
+        )
+    )
+
+
+def test_a_turn_that_is_given_up_with_its_loop_complains_of_nothing(each: UnderNanobot) -> None:
+    each.run(
+        program(
+            """
+            import gc, sys
+            sys.unraisablehook = lambda found: unseen.append((found.exc_value, found.object))
+            async def few():
+                for _ in range(5):
+                    await asyncio.sleep(0)
+            def given_up():
+                loop = asyncio.new_event_loop()
+                loop.set_exception_handler(lambda loop, found: None)  # pending tasks
+                busy = Busy()
+                turn = loop.create_task(run(OURS, registry(Does("busy", busy.go.wait)), calls("busy", "busy")))
+                loop.run_until_complete(few())
+                assert not turn.done()
+                loop.close()
+            given_up()
+            gc.collect()
+            assert not unseen, unseen
+            # Nor does one that is closed while the loop goes on: its calls are cancelled.
+            async def closed():
+                busy = Busy()
+                turn = run(OURS, registry(Does("busy", busy)), calls("busy", "busy"))
+                turn.send(None)
+                await busy.all_begun.wait()
+                turn.close()
+                while len(asyncio.all_tasks()) > 1:
+                    await asyncio.sleep(0)
+                assert (busy.cancelled, busy.cleaned) == (2, 2), vars(busy)
+            asyncio.run(closed())
+            assert not unseen, unseen
+            """
+        )
+    )
+
+
 def test_an_executor_whose_helpers_are_not_as_expected_is_left_alone(nanobot: UnderNanobot) -> None:
     nanobot.run(
         """

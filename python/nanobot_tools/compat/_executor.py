@@ -20,6 +20,7 @@ from typing import Any, TypeAlias
 
 from .. import _dispatch
 from ..base import Tool
+from ..errors import InternalError
 from ._graft import parameters
 from ._settings import number
 
@@ -35,6 +36,7 @@ _HINT = "\n\n[Analyze the error above and try a different approach.]"
 #: Seconds that cancelled siblings get before the turn ends without them.
 GRACE = 5.0
 _DETAIL = 120
+_COUNTS = "external_lookup_counts, workspace_violation_counts"
 _VIOLATION = "raw_text, soft_payload, event, tool_call, workspace_violation_counts"
 _VISIBLE = re.compile(r"\S")
 
@@ -87,7 +89,8 @@ class _Turn:
         reading: Makes a context for a call, given the call.
         hints: Adds the retry hint to an error's text.
         hints_raised: Whether that of an exception gets it as well (since 0.3.5).
-        fatal: Whether an error ends the turn (before 0.3.5).
+        names: Whether nanobot's ``is_tool_error_result`` is given the name of the tool as well (0.3.0).
+        fatal: Whether an error ends the turn (before 0.3.5); asked when there is one.
     """
 
     def __init__(
@@ -103,7 +106,8 @@ class _Turn:
         reading: Callable[[Any], contextlib.AbstractContextManager[Any]] | None,
         hints: Callable[[Any], Any],
         hints_raised: bool,
-        fatal: bool,
+        names: bool = False,
+        fatal: Callable[[], bool] = lambda: False,
     ) -> None:
         self._module = module
         self._tools = tools
@@ -115,6 +119,7 @@ class _Turn:
         self._reading = reading
         self._hints = hints
         self._hints_raised = hints_raised
+        self._names = names
         self._fatal = fatal
 
     async def call(self, call: Any) -> Outcome:
@@ -137,16 +142,16 @@ class _Turn:
         except asyncio.CancelledError:
             raise
         except BaseException as exc:
-            kept = _dispatch.contained(exc)
-            if kept is exc and not isinstance(exc, Exception):
+            if _ends_the_process(exc):
                 raise
             if _is_cancellation(exc):
                 raise asyncio.CancelledError from exc
+            text, kept = _told(exc)
             await self._hook.on_execute_tool_error(self._context, call, tool, params, kept)
-            payload = f"Error: {type(exc).__name__}: {exc}"
+            payload = f"Error: {type(exc).__name__}: {text}"
             if self._hints_raised:
                 payload = self._hints(payload)
-            return self._failed(call, str(exc), payload, str(exc), kept)
+            return self._failed(call, text, payload, text, kept)
         if self._is_error(call.name, result):
             await self._hook.on_execute_tool_error(self._context, call, tool, params, result)
             detail, _ = _shortened(result)
@@ -179,17 +184,11 @@ class _Turn:
         return payload, event, self._ends(fault)
 
     def _ends(self, fault: BaseException) -> BaseException | None:
-        return fault if self._fatal else None
+        return fault if self._fatal() else None
 
     def _is_error(self, name: str, result: Any) -> bool:
         judge = self._module.is_tool_error_result
-        # (name, result) in 0.3.0.
-        return bool(judge(result) if len(_parameters(judge)) == 1 else judge(name, result))
-
-
-@functools.lru_cache(maxsize=8)
-def _parameters(function: Any) -> tuple[str, ...]:
-    return tuple(inspect.signature(function).parameters)
+        return bool(judge(name, result) if self._names else judge(result))
 
 
 async def _executed(tool: Any, params: Any) -> Any:
@@ -201,6 +200,23 @@ async def _executed(tool: Any, params: Any) -> Any:
 
 def _event(call: Any, status: str, detail: str) -> dict[str, str]:
     return {"name": call.name, "status": status, "detail": detail}
+
+
+def _ends_the_process(exc: BaseException) -> bool:
+    ends = (KeyboardInterrupt, GeneratorExit)
+    return isinstance(exc, ends) or (isinstance(exc, BaseExceptionGroup) and exc.subgroup(ends) is not None)
+
+
+def _told(exc: BaseException) -> tuple[str, BaseException]:
+    """The text of what a tool raised, and what hooks are told and the turn may end with in its place."""
+    try:
+        text, kept = str(exc), _dispatch.contained(exc)
+    except Exception:
+        text = "<exception str() failed>"
+        kept = InternalError(f"{type(exc).__name__}: {text}")
+    if kept is not exc:
+        kept.__cause__ = exc
+    return text, kept
 
 
 def _is_cancellation(exc: BaseException) -> bool:
@@ -265,6 +281,12 @@ async def _together(batch: list[Any], tools: Any, work: Work) -> list[Outcome]:
     try:
         failed = await ended
         return [task.result() for task in (tasks if failed is None else [failed])]
+    except GeneratorExit:
+        # The coroutine is being closed: it can wait for nothing any more.
+        if not loop.is_closed():
+            for task in tasks:
+                task.cancel()
+        raise
     except BaseException:
         await _stop(tasks)
         raise
@@ -300,6 +322,11 @@ def _check(owner: Any, **wanted: str) -> None:
             raise TypeError(f"the parameters of {name} are ({looks}), where ({expected}) is expected")
 
 
+def _is_of(function: Any, module: ModuleType) -> bool:
+    """Whether a function is the module's own, and not what somebody else has put in its place."""
+    return getattr(function, "__globals__", None) is vars(module)
+
+
 # -- the two shapes --------------------------------------------------------------------------------------
 
 
@@ -314,6 +341,9 @@ def execute_tool_calls(original: Any, module: ModuleType) -> Any:
         is_tool_error_result="result",
         file_read_context="call_id, tool_results",
     )
+    theirs = module._execute_tool_call
+    if _is_of(theirs, module):
+        _check(module, _execute_tool_call=f"tools, tool_call, {_COUNTS}, hook, context, read_results")
 
     @functools.wraps(original)
     async def execute_tool_calls(
@@ -340,13 +370,20 @@ def execute_tool_calls(original: Any, module: ModuleType) -> Any:
             )
             return context_of
 
-        turn = _Turn(
-            module, tools, hook, context, external_lookup_counts, workspace_violation_counts,
-            classify=module._classify_violation, reading=reading, hints=module._with_retry_hint,
-            hints_raised=True, fatal=False,
-        )  # fmt: skip
+        counts = (external_lookup_counts, workspace_violation_counts)
+
+        async def their_way(call: Any) -> Outcome:
+            result, event = await module._execute_tool_call(tools, call, *counts, hook, context, read_results)
+            return result, event, None
+
+        work: Work = their_way
+        if module._execute_tool_call is theirs and _is_of(theirs, module):
+            work = _Turn(
+                module, tools, hook, context, *counts, classify=module._classify_violation,
+                reading=reading, hints=module._with_retry_hint, hints_raised=True,
+            ).call  # fmt: skip
         batches = module._partition_tool_batches(tools, tool_calls, concurrent=concurrent)
-        outcomes = await _run_all(batches, concurrent, tools, turn.call)
+        outcomes = await _run_all(batches, concurrent, tools, work)
         return [outcome[0] for outcome in outcomes], [outcome[1] for outcome in outcomes]
 
     return execute_tool_calls
@@ -366,11 +403,15 @@ def execute_tools(original: Any, module: ModuleType) -> Any:
     """For ``AgentRunner._execute_tools`` (before 0.3.5)."""
     theirs = module.AgentRunner._run_tool
     _check(module.AgentRunner, _partition_tool_batches="self, spec, tool_calls")
-    hooked = "hook" in _parameters(original)
+    hooked = "hook" in inspect.signature(original).parameters
+    names = False
     if hooked:
         _check(module, AgentHook="", AgentHookContext="", is_tool_error_result="")
         _check(module, repeated_external_lookup_error="tool_name, arguments, seen_counts")
         _check(module.AgentRunner, _classify_violation=f"self, *, {_VIOLATION}")
+        if _is_of(theirs, module):
+            _check(module.AgentRunner, _run_tool=f"self, spec, tool_call, {_COUNTS}, hook=None, context=None")
+        names = len(inspect.signature(module.is_tool_error_result).parameters) > 1
 
     def hints(text: Any) -> Any:
         return text + _HINT
@@ -396,10 +437,11 @@ def execute_tools(original: Any, module: ModuleType) -> Any:
 
         work: Work = their_way
         # 0.2 has no hooks, tells of edited files on the way, and catches everything itself.
-        if hooked and getattr(self._run_tool, "__func__", None) is theirs:
+        if hooked and getattr(self._run_tool, "__func__", None) is theirs and _is_of(theirs, module):
             work = _Turn(
                 module, spec.tools, hooks[0], hooks[1], *counts, classify=self._classify_violation,
-                reading=None, hints=hints, hints_raised=False, fatal=spec.fail_on_tool_error,
+                reading=None, hints=hints, hints_raised=False, names=names,
+                fatal=lambda: spec.fail_on_tool_error,
             ).call  # fmt: skip
         batches = self._partition_tool_batches(spec, tool_calls)
         outcomes = await _run_all(batches, spec.concurrent_tools, spec.tools, work)
