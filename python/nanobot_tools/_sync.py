@@ -28,7 +28,7 @@ _T = TypeVar("_T")
 
 #: Seconds that a call gets to stop when its caller was interrupted.
 GRACE = 5.0
-#: Seconds of one wait. Without a limit none can be interrupted on Windows, and elsewhere a signal that comes in
+#: Seconds of one wait. Without a limit none can be interrupted on Windows; elsewhere a signal that comes in
 #: the moment before the thread sleeps would be seen only after it.
 _STEP = 0.1 if sys.platform == "win32" else 0.5
 
