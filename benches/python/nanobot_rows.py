@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
@@ -22,13 +24,16 @@ def nanobot_makers(floor: str) -> dict[str, Maker]:
     """The rows."""
 
     @asynccontextmanager
-    async def ready() -> Made:
+    async def ready(warm: bool) -> Made:
         command = {"command": "/bin/sh", "args": ["-c", f"sleep 0.5; exec '{floor}'"]}
         servers = {f"s{number}": MCPServerConfig(**command) for number in range(SERVERS)}
         providers: list[MCPProvider] = []
 
         async def many(number: int) -> Any:
             for _ in range(number):
+                if not warm:
+                    # What ours knows of servers is kept there.
+                    os.environ["NBTOOLS_CACHE_DIR"] = tempfile.mkdtemp(dir=folder)
                 registry = ToolRegistry()
                 provider = MCPProvider(servers, registry)
                 providers.append(provider)
@@ -41,10 +46,15 @@ def nanobot_makers(floor: str) -> dict[str, Maker]:
                 await providers.pop().aclose()
 
         many.afterwards = close  # type: ignore[attr-defined]
-        try:
-            yield many
-        finally:
-            await close()
+        with tempfile.TemporaryDirectory() as folder:
+            os.environ["NBTOOLS_CACHE_DIR"] = folder
+            try:
+                if warm:
+                    await many(1)
+                    await close()
+                yield many
+            finally:
+                await close()
 
     @asynccontextmanager
     async def connected(servers: int) -> AsyncIterator[ToolRegistry]:
@@ -84,7 +94,8 @@ def nanobot_makers(floor: str) -> dict[str, Maker]:
             yield many
 
     return {
-        "nanobot_ready": ready,
+        "nanobot_cold": lambda: ready(False),
+        "nanobot_warm": lambda: ready(True),
         "nanobot_turn": lambda: response(1, [(0, "slow")] * TURN_CALLS),
         "nanobot_three": lambda: response(3, [(server, "second") for server in range(3)]),
     }

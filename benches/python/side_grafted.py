@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
-
 import nanobot_tools
 
-# Started as if for the first time, and nothing of the user's is touched.
-os.environ["NBTOOLS_CACHE_DIR"] = tempfile.mkdtemp(prefix="nanobot-tools-bench-")
 nanobot_tools.install()
 
 from nanobot_rows import nanobot_makers  # noqa: E402 - nanobot comes after the drop-in
