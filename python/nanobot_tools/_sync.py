@@ -76,8 +76,9 @@ class _Call(Generic[_T]):
     def wait(self, background: _Background) -> _T:
         """Have it run by ``background`` and wait for it; from any other thread."""
         loop = background.loop
-        loop.call_soon_threadsafe(self._start, background)
         try:
+            # An interrupt may come before the wait begins, when the call runs already.
+            loop.call_soon_threadsafe(self._start, background)
             while not self._ended.wait(_STEP):
                 pass
         except BaseException:

@@ -1084,3 +1084,5 @@ def test_the_detail_of_any_text_is_what_is_left_of_it_in_one_line(text: str, tim
     text *= times
     line = text.replace("\n", " ").strip()
     assert _shortened(text) == (line[:120], len(line) > 120)
+    # Blanks before it say nothing, but make it one of the texts that are not copied.
+    assert _shortened("\n" * 1001 + text) == (line[:120], len(line) > 120)

@@ -38,6 +38,9 @@ GRACE = 5.0
 _DETAIL = 120
 _COUNTS = "external_lookup_counts, workspace_violation_counts"
 _VIOLATION = "raw_text, soft_payload, event, tool_call, workspace_violation_counts"
+#: Characters of a text that is copied faster than it is searched.
+_SHORT = 1000
+_NOTHING = contextlib.nullcontext()
 _VISIBLE = re.compile(r"\S")
 
 
@@ -134,11 +137,13 @@ class _Turn:
             return self._failed(call, refused, self._hints(refused), detail, RuntimeError(refused))
         await self._hook.before_execute_tool(self._context, call, tool, params)
         try:
-            with self._reading(call) if self._reading is not None else contextlib.nullcontext():
+            with self._reading(call) if self._reading is not None else _NOTHING:
                 if tool is None:
                     result = await self._tools.execute(call.name, params)
-                else:
+                elif isinstance(tool, Tool):
                     result = await _executed(tool, params)
+                else:
+                    result = await tool.execute(**params)
         except asyncio.CancelledError:
             raise
         except BaseException as exc:
@@ -191,11 +196,12 @@ class _Turn:
         return bool(judge(name, result) if self._names else judge(result))
 
 
-async def _executed(tool: Any, params: Any) -> Any:
-    if isinstance(tool, Tool) and _dispatch.mode(tool) != _dispatch.COROUTINE:
-        # nanobot awaits what it calls; ours may be plain functions.
-        return await _dispatch.run_tool(tool, params, _dispatch.mode(tool))
-    return await tool.execute(**params)
+async def _executed(tool: Tool, params: Any) -> Any:
+    # nanobot awaits what it calls; ours may be plain functions.
+    how = _dispatch.mode(tool)
+    if how == _dispatch.COROUTINE:
+        return await tool.execute(**params)
+    return await _dispatch.run_tool(tool, params, how)
 
 
 def _event(call: Any, status: str, detail: str) -> dict[str, str]:
@@ -232,6 +238,9 @@ def _is_cancellation(exc: BaseException) -> bool:
 
 def _shortened(text: str) -> tuple[str, bool]:
     """The first 120 characters in one line and whether there are more, without copying a long text."""
+    if len(text) <= _SHORT:
+        line = text.replace("\n", " ").strip()
+        return line[:_DETAIL], len(line) > _DETAIL
     first = _VISIBLE.search(text)
     if first is None:
         return "", False
@@ -364,7 +373,7 @@ def execute_tool_calls(original: Any, module: ModuleType) -> Any:
 
         def reading(call: Any) -> contextlib.AbstractContextManager[Any]:
             if call.name != "read_file":
-                return contextlib.nullcontext()
+                return _NOTHING
             context_of: contextlib.AbstractContextManager[Any] = module.file_read_context(
                 call.id, read_results
             )
