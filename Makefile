@@ -86,9 +86,11 @@ compat: $(PACKAGE)
 
 # nanobot's own test suite without and with the drop-in; wants a checkout of nanobot.
 NANOBOT_SRC ?=
+ifneq ($(filter nanobot-tests,$(MAKECMDGOALS)),)
+$(if $(NANOBOT_SRC),,$(error give the folder of a checkout of nanobot: make nanobot-tests NANOBOT_SRC=...))
+endif
 nanobot-tests: $(PACKAGE)
-	$(if $(NANOBOT_SRC),,$(error give the folder of a checkout of nanobot: make nanobot-tests NANOBOT_SRC=...))
-	$(BIN)/python scripts/nanobot_tests.py $(NANOBOT_SRC)
+	$(BIN)/python scripts/nanobot_tests.py "$(NANOBOT_SRC)"
 
 # Minutes for each target, one after the other. A crash is kept in fuzz/artifacts; the input belongs into tests/corpus,
 # where `cargo test` replays it. Sanitizers want a nightly toolchain.

@@ -1,22 +1,33 @@
 """A pytest plugin for nanobot's own tests: records their outcomes, and lets the drop-in in before nanobot.
 
-``NANOBOT_TESTS_OUTCOMES`` names the file for the outcomes; ``NANOBOT_TESTS_DROP_IN`` says whether to install.
+``NANOBOT_TESTS_RECORDS`` names the folder for what is recorded: ``outcomes.json``, and of each process that
+ran tests what the drop-in did there. ``NANOBOT_TESTS_DROP_IN`` says whether to install.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 from pathlib import Path
 
 import pytest
 
-if os.environ.get("NANOBOT_TESTS_DROP_IN") == "on":
+DROP_IN = os.environ.get("NANOBOT_TESTS_DROP_IN") == "on"
+RECORDS = Path(os.environ["NANOBOT_TESTS_RECORDS"])
+
+if DROP_IN:
     import nanobot_tools
 
     nanobot_tools.install()
 
 _outcomes: dict[str, str] = {}
+
+
+def pytest_collectreport(report: pytest.CollectReport) -> None:
+    """Keep what could not be collected: its tests are not there to fail."""
+    if report.failed:
+        _outcomes[report.nodeid] = report.outcome
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
@@ -27,13 +38,10 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Write what was recorded; in a run with workers only the process that has it all."""
-    if not hasattr(session.config, "workerinput"):
-        Path(os.environ["NANOBOT_TESTS_OUTCOMES"]).write_text(json.dumps(_outcomes), encoding="utf-8")
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say what the drop-in did."""
-    if os.environ.get("NANOBOT_TESTS_DROP_IN") == "on":
-        # Under the tests nanobot may never have been imported in this process.
-        terminalreporter.write_line(str(nanobot_tools.install()))
+    """Write what was recorded."""
+    is_worker = hasattr(session.config, "workerinput")
+    if not is_worker:
+        (RECORDS / "outcomes.json").write_text(json.dumps(_outcomes), encoding="utf-8")
+    if DROP_IN and (is_worker or not session.config.getoption("numprocesses", None)):
+        report = dataclasses.asdict(nanobot_tools.compat.report())
+        (RECORDS / f"report-{os.getpid()}.json").write_text(json.dumps(report), encoding="utf-8")

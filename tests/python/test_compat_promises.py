@@ -16,6 +16,7 @@ from under_nanobot import ROOT, UnderNanobot
 # A server over stdio with tools, resources and prompts, on the SDK that nanobot depends on.
 RICH = """
 import os, pathlib, textwrap
+os.mkdir("elsewhere")
 pathlib.Path("server.py").write_text(textwrap.dedent('''
     import os
     from mcp.server.fastmcp import FastMCP
@@ -45,7 +46,7 @@ pathlib.Path("server.py").write_text(textwrap.dedent('''
 '''))
 
 def rich(**more):
-    return MCPServerConfig(command=sys.executable, args=[os.path.abspath("server.py")], cwd=os.getcwd(), **more)
+    return MCPServerConfig(command=sys.executable, args=[os.path.abspath("server.py")], cwd=os.path.abspath("elsewhere"), **more)
 """
 
 TOOLS = {
@@ -86,7 +87,7 @@ def test_the_allow_list_takes_names_of_every_form_and_keeps_resources_and_prompt
             assert isinstance(registry.get(wrapped["prompt"]), mcp.MCPPromptWrapper)
             assert await registry.execute(wrapped["resource"], {{}}) == "remember"
             assert await registry.execute(wrapped["prompt"], {{"code": "x"}}) == "Review x"
-            assert await registry.execute(wrapped["where"], {{}}) == os.getcwd()
+            assert await registry.execute(wrapped["where"], {{}}) == os.path.realpath("elsewhere")
             """
         ).replace("async def main", RICH + "\nasync def main", 1)
     )
@@ -99,7 +100,10 @@ def test_entries_of_the_allow_list_that_nothing_matches_are_warned_about(nanobot
             registry = ToolRegistry()
             await mcp.connect_mcp_servers({"echo": echo(enabled_tools=["echo", "no_such_tool"])}, registry)
             assert registry.tool_names == ["mcp_echo_echo"]
-            await until(lambda: any("no_such_tool" in text and "mcp_echo_add" in text for text in said))
+            begin = "MCP server 'echo': enabledTools names what the server does not have: no_such_tool."
+            await until(lambda: any(text.startswith(begin) for text in said))
+            (text,) = (text for text in said if text.startswith(begin))
+            assert "echo (mcp_echo_echo)" in text and "add (mcp_echo_add)" in text, text
             """
         )
     )
@@ -125,9 +129,10 @@ def test_a_server_that_pollutes_its_stdout_works_and_one_that_only_does_that_is_
     )
 
 
-# A server over HTTP that answers with JSON, redirects, or is silent; and as a proxy it answers for anybody.
+# A server over HTTP with answers in JSON or, under /sse, over the older transport. It redirects, keeps quiet or
+# forgets its sessions on demand, and as a proxy it answers for anybody.
 WEB = """
-import http.server, json, threading
+import http.server, json, queue, threading
 from nanobot.security import network
 
 class Web(http.server.ThreadingHTTPServer):
@@ -136,38 +141,55 @@ class Web(http.server.ThreadingHTTPServer):
 class Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     def log_message(self, *arguments): ...
+    def answer(self, status, data=b"", **headers):
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name.replace("_", "-"), value)
+        self.send_header("Content-Length", str(len(data))); self.end_headers(); self.wfile.write(data)
+    def do_DELETE(self):
+        self.answer(405)
     def do_GET(self):
-        self.send_response(405); self.send_header("Content-Length", "0"); self.end_headers()
-    do_DELETE = do_GET
+        self.server.seen.append(self.path)
+        if "redirect" in self.path:
+            return self.answer(307, Location=self.server.target)
+        if "sse" not in self.path:
+            return self.answer(405)
+        self.send_response(200); self.send_header("Content-Type", "text/event-stream"); self.end_headers()
+        self.wfile.write(b"event: endpoint\\ndata: /messages\\n\\n")
+        while (data := self.server.events.get()) is not None:
+            self.wfile.write(b"event: message\\ndata: " + data + b"\\n\\n")
     def do_POST(self):
         self.server.seen.append(self.path)
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         if "redirect" in self.path:
-            self.send_response(307); self.send_header("Location", self.server.target)
-            self.send_header("Content-Length", "0"); self.end_headers()
-            return
-        if "silent" in self.path:
+            return self.answer(307, Location=self.server.target)
+        if "silent" in self.path or body["method"] in self.server.silent:
+            self.server.kept.set()
             self.server.release.wait(60)
             return
+        if self.server.forgets and "Mcp-Session-Id" in self.headers:
+            return self.answer(404)
         results = {
             "initialize": {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": {"name": "web", "version": "1"}},
             "tools/list": {"tools": [{"name": "greet", "inputSchema": {"type": "object"}}]},
             "tools/call": {"content": [{"type": "text", "text": "hello"}]},
         }
         if "id" not in body:
-            self.send_response(202); self.send_header("Content-Length", "0"); self.end_headers()
-            return
+            return self.answer(202)
         result = results.get(body["method"])
         answer = {"jsonrpc": "2.0", "id": body["id"], **({"result": result} if result else {"error": {"code": -32601, "message": "no"}})}
         data = json.dumps(answer).encode()
-        self.send_response(200); self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(data))); self.end_headers(); self.wfile.write(data)
+        if "messages" in self.path:
+            self.server.events.put(data)
+            return self.answer(202)
+        self.answer(200, data, Content_Type="application/json", Mcp_Session_Id="1")
 
-def web():
-    server = Web(("127.0.0.1", 0), Handler)
-    server.seen, server.target, server.release = [], "", threading.Event()
+def web(host="127.0.0.1"):
+    server = Web((host, 0), Handler)
+    server.seen, server.target, server.silent, server.forgets = [], "", (), False
+    server.kept, server.release, server.events = threading.Event(), threading.Event(), queue.Queue()
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    return server, f"http://127.0.0.1:{server.server_address[1]}"
+    return server, f"http://{host}:{server.server_address[1]}"
 """
 
 
@@ -176,47 +198,55 @@ def web_program(body: str) -> str:
     return program(body).replace("async def main", WEB + "\nasync def main", 1)
 
 
-@pytest.mark.parametrize("kind", ["streamableHttp", "sse"])
-def test_a_redirect_to_where_nanobot_does_not_go_is_refused(nanobot: UnderNanobot, kind: str) -> None:
+@pytest.mark.parametrize(("kind", "path"), [("streamableHttp", "/json"), ("sse", "/sse")])
+def test_a_redirect_is_followed_only_to_where_nanobot_goes(
+    nanobot: UnderNanobot, kind: str, path: str
+) -> None:
     nanobot.run(
         web_program(
             f"""
             server, address = web()
-            server.target = "http://169.254.169.254/latest/meta-data"
-            def redirect(self):
-                self.server.seen.append(self.path)
-                self.send_response(307); self.send_header("Location", self.server.target)
-                self.send_header("Content-Length", "0"); self.end_headers()
-            if {kind!r} == "sse":
-                Handler.do_GET = redirect
-            network.configure_ssrf_whitelist(["127.0.0.0/8"])
-            registry = ToolRegistry()
+            allowed, near = web()
+            forbidden, far = web("127.0.0.2")
+            network.configure_ssrf_whitelist(["127.0.0.1/32"])
             entry = MCPServerConfig(type={kind!r}, url=address + "/redirect")
-            assert await mcp.connect_mcp_servers({{"web": entry}}, registry) == {{}}
-            assert server.seen
-            await until(lambda: any("169.254.169.254" in text for text in said))
+            registry = ToolRegistry()
+            server.target = far + {path!r}
+            assert await mcp.connect_mcp_servers({{"far": entry}}, registry) == {{}}
+            assert registry.tool_names == [] and server.seen and forbidden.seen == []
+            await until(lambda: any("127.0.0.2" in text for text in said))
+            server.target = near + {path!r}
+            connected = await mcp.connect_mcp_servers({{"near": entry}}, registry)
+            assert await registry.execute("mcp_near_greet", {{}}) == "hello", said
+            await connected["near"].aclose()
             """
         )
     )
 
 
-def test_a_proxy_of_the_environment_is_used_also_for_names_that_only_it_knows(nanobot: UnderNanobot) -> None:
+@pytest.mark.parametrize(("kind", "path"), [("streamableHttp", "/json"), ("sse", "/sse")])
+def test_a_proxy_of_the_environment_is_used_but_for_names_that_go_without(
+    nanobot: UnderNanobot, kind: str, path: str
+) -> None:
+    nanobot.configure(options={"mcpServers": {"direct": {"startupWait": 2}}})
     nanobot.run(
         web_program(
-            """
-            server, address = web()
-            os.environ.update(HTTP_PROXY=address, http_proxy=address)
-            os.environ.pop("NO_PROXY", None); os.environ.pop("no_proxy", None)
+            f"""
+            proxy, address = web()
+            os.environ.update(HTTP_PROXY=address, http_proxy=address, NO_PROXY="direct.invalid", no_proxy="direct.invalid")
             # What nanobot's own rules make of a name that cannot be resolved here is theirs.
             mcp.validate_url_target = lambda url, **more: (True, "")
             mcp.resolve_url_target = lambda url, **more: (True, "", ())
             registry = ToolRegistry()
-            entry = MCPServerConfig(url="http://mcp.example.invalid/json")
-            connected = await mcp.connect_mcp_servers({"web": entry}, registry)
-            assert list(connected) == ["web"], said
-            assert await registry.execute("mcp_web_greet", {}) == "hello"
-            assert set(server.seen) == {"http://mcp.example.invalid/json"}, server.seen
-            await connected["web"].aclose()
+            servers = {{
+                name: MCPServerConfig(type={kind!r}, url=f"http://mcp.{{name}}.invalid" + {path!r})
+                for name in ("proxied", "direct")
+            }}
+            connected = await mcp.connect_mcp_servers(servers, registry)
+            assert list(connected) == ["proxied"], said
+            assert await registry.execute("mcp_proxied_greet", {{}}) == "hello"
+            assert proxy.seen and all(path.startswith("http://mcp.proxied.invalid/") for path in proxy.seen), proxy.seen
+            await connected["proxied"].aclose()
             """
         )
     )
@@ -236,6 +266,79 @@ def test_a_server_over_http_that_never_answers_holds_nothing_up_for_ever(nanobot
             assert provider.connected_server_names == {"well"}
             assert await registry.execute("mcp_well_greet", {}) == "hello"
             await asyncio.wait_for(provider.aclose(), 15)
+            server.release.set()
+            """
+        )
+    )
+
+
+def test_a_call_over_http_that_is_never_answered_ends_by_its_limit(nanobot: UnderNanobot) -> None:
+    nanobot.run(
+        web_program(
+            """
+            server, address = web()
+            network.configure_ssrf_whitelist(["127.0.0.0/8"])
+            server.silent = ("tools/call",)
+            registry = ToolRegistry()
+            entry = MCPServerConfig(url=address + "/json", tool_timeout=1)
+            connected = await mcp.connect_mcp_servers({"web": entry}, registry)
+            result = await asyncio.wait_for(registry.execute("mcp_web_greet", {}), 30)
+            assert server.kept.is_set() and result.is_error and "timed out after 1s" in result, result
+            server.release.set()
+            await connected["web"].aclose()
+            """
+        )
+    )
+
+
+def test_a_cancelled_connect_takes_back_what_was_there_already(nanobot: UnderNanobot) -> None:
+    nanobot.run(
+        program(
+            """
+            from nanobot_tools.compat._pool import find_pool
+            registry = ToolRegistry()
+            write = "import os, time; open('new', 'w').write(str(os.getpid())); os.rename('new', 'pid'); time.sleep(60)"
+            silent = MCPServerConfig(command=sys.executable, args=["-c", write], cwd=os.getcwd())
+            connecting = asyncio.create_task(mcp.connect_mcp_servers({"well": echo(), "silent": silent}, registry))
+            well = lambda: find_pool(registry) and find_pool(registry).get("well")
+            await until(lambda: well() and well().state == "ready" and os.path.exists("pid"))
+            pids = [well().pid, int(open("pid").read())]
+            assert all(lives(pid) for pid in pids) and not connecting.done()
+            connecting.cancel()
+            try:
+                await connecting
+                raise AssertionError("it was not cancelled")
+            except asyncio.CancelledError:
+                pass
+            assert registry.tool_names == []
+            await until(lambda: not any(lives(pid) for pid in pids))
+            """
+        )
+    )
+
+
+def test_closing_while_a_session_is_being_renewed_over_http_ends_the_call_and_nothing_else(
+    nanobot: UnderNanobot,
+) -> None:
+    nanobot.run(
+        web_program(
+            """
+            unhandled = []
+            asyncio.get_running_loop().set_exception_handler(lambda loop, context: unhandled.append(context))
+            server, address = web()
+            network.configure_ssrf_whitelist(["127.0.0.0/8"])
+            registry = ToolRegistry()
+            provider = mcp.MCPProvider({"web": MCPServerConfig(url=address + "/json")}, registry)
+            await provider.connect()
+            assert await registry.execute("mcp_web_greet", {}) == "hello"
+            server.silent, server.forgets = ("initialize",), True
+            call = asyncio.create_task(registry.get("mcp_web_greet").execute())
+            await until(server.kept.is_set)
+            assert not call.done()
+            await asyncio.wait_for(provider.aclose(), 15)
+            result = await asyncio.wait_for(call, 15)
+            assert isinstance(result, str) and result != "hello", result
+            assert unhandled == [] and registry.tool_names == []
             server.release.set()
             """
         )
