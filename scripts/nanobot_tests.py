@@ -62,7 +62,7 @@ def main() -> int:
     suite = Suite(source, environment(source), arguments.select.split(), arguments.workers, arguments.keep)
     listed = {item["id"]: item for item in tomllib.loads(EXPECTED.read_text(encoding="utf-8"))["test"]}
     without = suite.run("off")
-    print(f"{'mode':<8}{'tests':>7}{'passed':>8}{'failed':>8}{'differ':>8}", flush=True)
+    print(f"{'mode':<8}{'tests':>7}{'passed':>8}{'failed':>8}{'listed':>8}{'differ':>8}", flush=True)
     show("off", without)
     complaints: list[str] = []
     for mode in modes:
@@ -92,7 +92,7 @@ def compare(suite: Suite, mode: str, without: Run, listed: dict[str, dict[str, A
                 print(with_us_alone.log[-4000:], file=sys.stderr)
                 continue
             real.remove(test)
-    show(mode, with_us, len(real) + len(differing) - len(unlisted))
+    show(mode, with_us, len(differing) - len(unlisted) + len(left_out), len(real))
     active, skipped = with_us.active(), with_us.skipped()
     print(f"  active: {', '.join(active) or 'nothing'}")
     for note in notes + [f"{target} was left alone ({reason})" for (_, target), reason in skipped.items()]:
@@ -109,13 +109,11 @@ def compare(suite: Suite, mode: str, without: Run, listed: dict[str, dict[str, A
     return wrong
 
 
-def show(mode: str, run: Run, differ: int | None = None) -> None:
+def show(mode: str, run: Run, *more: int) -> None:
     """Print a line of the table."""
-    passed, failed = (
-        sum(outcome == which for outcome in run.outcomes.values()) for which in ("passed", "failed")
-    )
-    last = "" if differ is None else differ
-    print(f"{mode:<8}{len(run.outcomes):>7}{passed:>8}{failed:>8}{last:>8}", flush=True)
+    outcomes = list(run.outcomes.values())
+    figures = (len(outcomes), outcomes.count("passed"), outcomes.count("failed"), *more)
+    print(f"{mode:<7}" + "".join(f"{figure:>8}" for figure in figures), flush=True)
 
 
 def environment(source: Path) -> Path:
