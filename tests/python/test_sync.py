@@ -284,6 +284,9 @@ def test_an_interrupt_while_waiting_cancels_the_call() -> None:
     done = script(
         TOOLS
         + """
+# Whoever started the tests in the background may have had interrupts ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 def interrupt():
     started.wait()
     os.kill(os.getpid(), signal.SIGINT)
